@@ -32,7 +32,7 @@ Delimiter = Annotated[str | None, typer.Option(help="Between the cells of a CSV 
 Quote = Annotated[str | None, typer.Option(help="Around cells that need it.")]
 Header = Annotated[bool | None, typer.Option("--header/--no-header", help="Whether the first row names the columns.")]
 NullText = Annotated[str | None, typer.Option(help="The cell that means null.")]
-Encoding = Annotated[str | None, typer.Option(help="utf-8, utf-16 or latin-1.")]
+Encoding = Annotated[str | None, typer.Option(help="utf-8, utf-16, latin-1 or windows-1252.")]
 Compression = Annotated[str | None, typer.Option(help="gzip or zstd. Default: by file name.")]
 
 

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from millrace.cli.printing import printable, printable_lines
 from millrace.cli.session import EXIT_FAILED, EXIT_UNREACHABLE, CommandSession
 from millrace.model.errors import MillraceError, Unavailable
 
@@ -56,13 +57,13 @@ class Commands(TyperGroup):
                 raise
             # A setting's example belongs behind what is wrong, in one line.
             between = " " if failed.code == "bad_setting" else "\n"
-            typer.echo(f"{failed.message}{between}{failed.remedy}".strip(), err=True)
+            typer.echo(printable_lines(f"{failed.message}{between}{failed.remedy}".strip()), err=True)
             raise typer.Exit(EXIT_UNREACHABLE if isinstance(failed, Unavailable) else EXIT_FAILED) from None
         except OSError as failed:
             # Whoever read the output has left: typer ends the command in silence.
             if ctx.params.get("debug") or failed.errno == errno.EPIPE:
                 raise
-            place = failed.filename or "The output"
+            place = printable(str(failed.filename or "The output"))
             typer.echo(f"{place} cannot be used: {failed.strerror or failed}.\nChoose another place.", err=True)
             raise typer.Exit(EXIT_FAILED) from None
 

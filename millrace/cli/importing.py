@@ -17,6 +17,7 @@ from millrace.cli.printing import (
     ledger_row,
     print_json,
     print_table,
+    printable,
     repeated_headers,
     repeated_words,
 )
@@ -116,13 +117,14 @@ def _stop(platform: Millrace, uploads: FileUploads, tracks: list[Track]) -> None
         if track.import_id is None or track.is_over:
             continue
         if track.delivered.is_set():
-            print(f"{track.import_id} {track.name} goes on; see `millrace status {track.import_id}`.", file=sys.stderr)
+            more = f"see `millrace status {track.import_id}`"
+            print(f"{track.import_id} {printable(track.name)} goes on; {more}.", file=sys.stderr)
             continue
         try:
             platform.imports.cancel(track.import_id)
-            print(f"{track.import_id} {track.name} cancelled.", file=sys.stderr)
+            print(f"{track.import_id} {printable(track.name)} cancelled.", file=sys.stderr)
         except MillraceError as failed:
-            print(f"{track.import_id} {track.name} could not be cancelled: {failed}", file=sys.stderr)
+            print(printable(f"{track.import_id} {track.name} could not be cancelled: {failed}"), file=sys.stderr)
 
 
 def _report_spans(folders: FolderSpans, *, wait: bool) -> int:
@@ -149,14 +151,17 @@ def _report(session: CommandSession, tracks: list[Track]) -> None:
             print(ledger_line(document), flush=True)
     for track, document in zip(tracks, documents, strict=True):
         if repeated_headers(document) and sys.stdout.isatty() and not session.json:
-            print(f"{track.name}: {repeated_words(document)}.", file=sys.stderr)
+            print(f"{printable(track.name)}: {repeated_words(document)}.", file=sys.stderr)
         if error := document["error"]:
-            print(f"{track.name}: {error['message']} {error['remedy']}".rstrip(), file=sys.stderr)
+            print(printable(f"{track.name}: {error['message']} {error['remedy']}".rstrip()), file=sys.stderr)
         if track.document is not None and track.failure is not None and not isinstance(track.failure, Problem):
             # The platform knows that the import ended, but not why its upload was given up.
-            print(f"{track.name}: {track.failure}", file=sys.stderr)
+            print(printable(f"{track.name}: {track.failure}"), file=sys.stderr)
         if document["rows"]["rejected"] and not session.json:
-            print(f"{track.name}: see the rejected rows with `millrace errors {document['id']}`.", file=sys.stderr)
+            print(
+                f"{printable(track.name)}: see the rejected rows with `millrace errors {document['id']}`.",
+                file=sys.stderr,
+            )
 
 
 def _exit_code(tracks: list[Track], fail_on_rejects: bool) -> int:

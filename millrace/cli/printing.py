@@ -65,6 +65,11 @@ def printable(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
+def printable_lines(text: str) -> str:
+    """The same for a text of several lines."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def print_table(
     headers: Sequence[str],
     rows: Sequence[Sequence[object]],
@@ -153,6 +158,6 @@ def ledger_line(document: ImportDocument) -> str:
     target = f"{document['tenant']}/{document['table']}"
     repeated = f"{repeated_words(document)}; " if repeated_headers(document) else ""
     return (
-        f"{values['import']} {target} {values['file']}: {values['state']}; rows: {counts}; {repeated}"
+        f"{values['import']} {target} {printable(values['file'])}: {values['state']}; rows: {counts}; {repeated}"
         f"durable: {values['durable'] or '-'}; {values['seconds']} s; {values['rows/s']} rows/s"
     )

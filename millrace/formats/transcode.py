@@ -1,4 +1,5 @@
-"""UTF-16 and Latin-1 in, UTF-8 out, piece by piece; UTF-8 passes unchanged. Refuses bytes that are not UTF-16."""
+"""UTF-16, Latin-1 and Windows-1252 in, UTF-8 out, piece by piece; UTF-8 passes unchanged. Refuses bytes that the encoding
+does not have."""
 
 import codecs
 from collections.abc import Iterator
@@ -8,17 +9,19 @@ from millrace.model.errors import Invalid
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 # Nearly all writers that write no byte order mark write little-endian.
 _UNMARKED = {"utf-16": "utf-16-le"}
+_SINGLE_OCTETS = ("latin-1", "windows-1252")
 _STEP = 256 << 10
 
 
 class Transcode:
-    """A stage that makes UTF-8. UTF-8 passes, valid or not. A UTF-16 mark overrides the declared encoding, except Latin-1."""
+    """A stage that makes UTF-8. UTF-8 passes, valid or not. A UTF-16 mark overrides the declared encoding, except one with
+    an octet for each character."""
 
     def __init__(self, encoding: str, what: str) -> None:
         self._encoding = encoding
         self._what = what
         self._head = b""
-        self._sniffing = encoding != "latin-1"
+        self._sniffing = encoding not in _SINGLE_OCTETS
         self._line = 1
         self._decoder = self._new_decoder()
 

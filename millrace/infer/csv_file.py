@@ -11,7 +11,7 @@ from millrace.infer.csv_header import is_heading, row_end
 from millrace.infer.draft import Draft, Drafted, unusable, with_key
 from millrace.infer.guessing import ColumnGuess
 from millrace.infer.keys import KeyFinder
-from millrace.infer.sampling import LATIN1, UTF8, FileSample, as_utf8, encoding_of
+from millrace.infer.sampling import UTF8, FileSample, as_utf8, encoding_of, western_encoding
 from millrace.infer.surroundings import Footer, Lead, footers_of, lead_of
 from millrace.infer.titles import plain_names
 from millrace.model.chunk import TextLayout
@@ -29,7 +29,8 @@ def draft_csv(sample: FileSample, table: str) -> Drafted:
     lead = lead_of(_start(text.head))
     if encoding == UTF8 and not is_utf8(_first_row(text.head, lead)):
         # Names of columns must be UTF-8. So these bytes are not damage: the file has another encoding.
-        encoding, text = LATIN1, as_utf8(sample, LATIN1)
+        encoding = western_encoding(sample)
+        text = as_utf8(sample, encoding)
         lead = lead_of(_start(text.head))
     written = lead.written
     if len(written.first_row) > MAX_COLUMNS:

@@ -18,7 +18,10 @@ PIECE_BYTES = 1 << 20
 PIECES = 48
 _READ_BYTES = 1 << 20
 _MAGIC_BYTES = 4
-UTF8, LATIN1, UTF16 = "utf-8", "latin-1", "utf-16"
+UTF8, LATIN1, WINDOWS, UTF16 = "utf-8", "latin-1", "windows-1252", "utf-16"
+# In Latin-1 these octets are control characters, which nobody writes. Windows-1252 has signs there, except for five.
+_NOT_WINDOWS = b"\x81\x8d\x8f\x90\x9d"
+_ALL_BUT_CONTROLS = bytes(octet for octet in range(256) if not 0x80 <= octet < 0xA0)
 _LOOKED_AT = 1 << 16
 # In UTF-16 text at least this share of the even or of the odd octets is NUL, and nearly none of the others.
 _MANY, _FEW = 0.2, 0.02
@@ -126,7 +129,14 @@ def encoding_of(sample: FileSample) -> str:
             return "utf-16-le"
         if first >= _MANY and second <= _FEW:
             return "utf-16-be"
-    return UTF8 if _is_mostly_utf8(sample) else LATIN1
+    return UTF8 if _is_mostly_utf8(sample) else western_encoding(sample)
+
+
+def western_encoding(sample: FileSample) -> str:
+    """Of text with an octet for each letter: Windows-1252 if it has signs such as the euro, which Latin-1 lacks."""
+    parts = (sample.head, *sample.pieces)
+    controls = {octet for part in parts for octet in part.translate(None, _ALL_BUT_CONTROLS)}
+    return WINDOWS if controls and controls.isdisjoint(_NOT_WINDOWS) else LATIN1
 
 
 def as_utf8(sample: FileSample, encoding: str) -> FileSample:

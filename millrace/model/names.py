@@ -18,7 +18,7 @@ def checked_name(kind: str, value: object) -> str:
         return value
     shown = repr(value if not isinstance(value, str) or len(value) <= 40 else value[:40] + "…")
     raise Invalid(
-        f"{shown} is not a {kind} name.",
+        f"{shown} is not {'an' if kind[0] in 'aeiou' else 'a'} {kind} name.",
         remedy=f"Use 1 to {MAX_NAME} ASCII letters, digits, '_' or '-', starting with a letter.",
         code="bad_name",
     )

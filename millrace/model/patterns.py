@@ -155,10 +155,16 @@ def _letter_parts(pattern: str, what: str) -> Iterator[PatternPart]:
 
 
 def _unknown_letters(pattern: str, what: str, run: str, at: int) -> Invalid:
-    likely = _LIKELY_LETTERS.get(run) or (2 * run[0] if 2 * run[0] in _LETTERS else f"'{run}'")
-    proposal = f"{pattern[:at]}{likely}{pattern[at + len(run) :]}"
+    proposal = _LETTER_TOKEN.sub(_likely_letters, pattern)
     known = "Letters: yyyy yy MM MMM MMMM dd HH hh mm ss SSS a EEE XXX; other text stands in quotes."
     return refuse_pattern(pattern, what, at, f"{run!r} means nothing", f"Did you mean {proposal!r}? {known}")
+
+
+def _likely_letters(token: re.Match[str]) -> str:
+    run, letter = token.group(), token.group(2)
+    if letter is None or run in _LETTERS:
+        return run
+    return _LIKELY_LETTERS.get(run) or (2 * letter if 2 * letter in _LETTERS else f"'{run}'")
 
 
 def _strptime_parts(pattern: str, what: str) -> Iterator[PatternPart]:

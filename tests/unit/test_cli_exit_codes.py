@@ -173,6 +173,20 @@ def test_what_the_doctor_quotes_cannot_steer_the_terminal(fake: FakePlatform, mi
     assert "\x1b" not in done.stdout
 
 
+def test_names_and_messages_cannot_steer_the_terminal(fake: FakePlatform, millrace: Run, tmp_path: Path) -> None:
+    """Anybody who may send files names them; who releases an import sees the name."""
+    fake.outcome = {"file_name": "a\x1b[2J.csv", "state": "failed"}
+    fake.outcome["error"] = {"code": "bad", "message": "No column b\x1b]0;x\x07.", "remedy": "Mend it."}
+    path = tmp_path / "a\x1b[2J.csv"
+    path.write_text("id\n1\n")
+    sent = millrace("import", "acme/readings", str(path))
+    assert "a\\x1b[2J.csv: failed" in sent.stdout
+    assert "No column b\\x1b]0;x\\x07." in sent.stderr
+    missing = millrace("apply", "-f", str(tmp_path / "b\x1b[2J.yaml"))
+    assert missing.returncode != 0
+    assert "\x1b" not in sent.stdout + sent.stderr + missing.stderr
+
+
 def test_a_home_without_a_platform_exits_3(millrace: Run, tmp_path: Path) -> None:
     done = millrace("status", "--home", str(tmp_path / "empty"))
     assert done.returncode == 3

@@ -130,6 +130,9 @@ def test_marks_and_encodings_come_out_as_plain_utf8() -> None:
     for encoded in (text.encode("utf-8-sig"), text.encode("utf-16"), b"\xfe\xff" + text.encode("utf-16-be")):
         assert cut_pieces(bytes([octet]) for octet in encoded)[0].body == expected
     assert cut(text.encode("utf-16-le"), encoding="utf-16")[0].body == expected
+    assert cut(text.encode("windows-1252"), encoding="windows-1252")[0].body == expected
+    with pytest.raises(Invalid, match=r"line 2"):
+        cut(b"id,name\n1,\x81\n", encoding="windows-1252")
     latin = text.replace("€", "é")
     assert cut(latin.encode("latin-1"), encoding="latin-1")[0].body == latin.encode()[len("id,name\r\n") :]
 

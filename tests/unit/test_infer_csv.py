@@ -117,6 +117,15 @@ def test_the_encoding_is_seen_from_the_bytes(given: Any, encoding: str, declared
     assert proposal.checked.failed == 0
 
 
+def test_signs_of_windows_are_not_control_characters(given: Any) -> None:
+    """As Excel writes CSV on a German machine."""
+    proposal = given("Kunde;Umsatz (€);Notiz\r\nMüller;1,50;„gut“ – sehr\r\nGroß;2,50;–\r\n".encode("windows-1252"))
+    assert dialect(proposal)["encoding"] == "windows-1252"
+    assert proposal.document["schema"]["fields"][1]["header"] == "Umsatz (€)"
+    assert proposal.checked.failed == 0
+    assert dialect(given(b"id,a\n1,\xfc\x80\x81\n"))["encoding"] == "latin-1"
+
+
 def test_a_broken_letter_among_many_is_damage_and_no_other_encoding(given: Any) -> None:
     body = b"id,a,b\n" + "1,äöü,ß\n".encode() * 500 + b"2,x\xff,y\n"
     proposal = given(body)

@@ -144,6 +144,7 @@ def test_a_table_default_that_contradicts_a_column_is_refused_by_the_column() ->
     [
         (DATE, "dd.mm.yyyy", "Did you mean 'dd.MM.yyyy'?"),
         (DATE, "dd.MM", "which has no year"),
+        (DATE, "DD.MM.YYYY", "at character 1, 'DD' means nothing. Did you mean 'dd.MM.yyyy'?"),
         (DATE, "dd.MM.YYYY", "at character 7, 'YYYY' means nothing. Did you mean 'dd.MM.yyyy'?"),
         (DATE, "%d.MM.%Y", "at character 4, 'MM' is of another notation than %. Did you mean '%d.%m.%Y'?"),
         (DATE, "%d.%m.%Q", "at character 7, '%Q' means nothing"),

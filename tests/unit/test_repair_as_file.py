@@ -76,6 +76,7 @@ MENDED = [('a, "b"\nc', 7, "x\r\ny"), ("  ", 7, "plain"), ("last", 7, "é;|")]
         ({}, "utf-8"),
         ({"delimiter": ";", "quote": "'"}, "utf-8"),
         ({"delimiter": "\t"}, "latin-1"),
+        ({"delimiter": ";"}, "windows-1252"),
         ({"delimiter": "|"}, "utf-16"),
         ({}, "utf-16-be"),
     ],
