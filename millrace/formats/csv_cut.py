@@ -16,6 +16,7 @@ from millrace.formats.text_cut import RowTally, TextCutter
 from millrace.model.chunk import TextLayout
 from millrace.model.columns import MAX_COLUMNS, ROW_COLUMN
 from millrace.model.errors import Invalid
+from millrace.model.fields import assigned
 from millrace.model.table import SKIP_HEADER, Definition
 
 DELIMITERS = ",;\t|"
@@ -106,6 +107,8 @@ def read_header(
         remedy = "Close it, or check the quote setting."
         raise Invalid(f"{where} has a quote that never closes.", remedy=remedy) from error
     hint = _other_delimiter(row, layout, names, definition, options.deletes)
+    if not hint and not assigned(names, readable_columns(definition, deletes=options.deletes)):
+        hint = "If it is a row and no header, send the file with header=false (--no-header)."
     declared = [name for name in names if not (options.amends and name == ROW_COLUMN)]
     refuse_mismatch(declared, definition, where, deletes=options.deletes, hint=hint)
     return replace(layout, columns=_distinct(names))

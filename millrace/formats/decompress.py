@@ -12,6 +12,11 @@ from millrace.formats.swelling import refuse_bomb
 from millrace.model.errors import Invalid
 
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+# What people send by mistake. No text begins so.
+_STRANGE = {
+    b"PK\x03\x04": "a zip archive or an Excel workbook",
+    b"\xd0\xcf\x11\xe0": "a document of old Office, such as .xls",
+}
 _SNIFFED = 4
 _OUT_STEP = 1 << 20
 _ZSTD_WINDOW = 8 << 20
@@ -65,6 +70,10 @@ class Decompress:
         head, self._head, self._sniffing = self._head, b"", False
         if self._kind is None:
             self._kind = next((kind for magic, kind in MAGIC.items() if head.startswith(magic)), None)
+            strange = next((kind for magic, kind in _STRANGE.items() if head.startswith(magic)), None)
+            if strange is not None:
+                remedy = "Save a sheet as CSV; unpack an archive and send the files in it."
+                raise Invalid(f"{self._what} is {strange}.", remedy=remedy)
         if head:
             yield from self.feed(head)
 

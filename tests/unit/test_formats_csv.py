@@ -85,6 +85,22 @@ def test_a_header_that_does_not_suit_is_refused_with_a_remedy(header: bytes, sai
     assert refused.value.remedy
 
 
+def test_a_row_in_place_of_a_header_is_told() -> None:
+    with pytest.raises(Invalid) as refused:
+        cut(b"1,Ada\n2,Bob\n")
+    assert "header=false (--no-header)" in refused.value.remedy
+    with pytest.raises(Invalid) as refused:
+        cut(b"id,nam\n2,Bob\n")
+    assert "header=false" not in refused.value.remedy
+
+
+@pytest.mark.parametrize("start", [b"PK\x03\x04", b"\xd0\xcf\x11\xe0"])
+def test_a_workbook_is_called_one(start: bytes) -> None:
+    with pytest.raises(Invalid, match=r"archive|Office") as refused:
+        cut(start + b"\0" * 100)
+    assert "as CSV" in refused.value.remedy
+
+
 def test_many_wrong_columns_are_named_in_part() -> None:
     with pytest.raises(Invalid) as refused:
         cut(b"id,name," + b",".join(b"c%d" % n for n in range(30)) + b"\n", file_name="big.csv")
