@@ -30,6 +30,7 @@ from millrace.model.ops.tables import DefineTable
 from millrace.model.ops.tenants import DefineTenant
 from millrace.store import tables as t
 from millrace.store.records import find_by_key
+from millrace.upload import beginnings
 from millrace.wire.client import Appended
 from millrace.wire.topics import QUICK_PARTITIONS
 from tests.support.platform import record
@@ -267,6 +268,19 @@ def test_a_file_that_waits_its_turn_is_not_taken_for_another(platform: KeyedPlat
 
 def begin_op(table: str, key: str, length: int) -> BeginImport:
     return BeginImport("acme", table, id=new_id("imp"), idempotency_key=key, length=length)
+
+
+def test_requests_that_begin_no_import_do_not_wait_for_each_other(
+    server: SmallServer, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beginnings, "YOUNG_SECONDS", 3600.0)
+    monkeypatch.setattr(beginnings, "PRESENT_SECONDS", 3600.0)
+    server.apply(DefineTenant("calm", agreement={}))
+    absent = f"{server.url}/v1/tenants/{{}}/tables/absent/imports"
+    assert httpx2.post(absent.format("calm"), content=FILE, headers=AUTH, timeout=20).status_code == 404
+    for _ in range(beginnings.MOST_YOUNG):
+        assert post(server, key, FILE).status_code == 202
+        assert httpx2.post(absent.format("acme"), content=FILE, headers=AUTH, timeout=20).status_code == 404
 
 
 def test_rows_with_a_key_that_differ_are_refused(client: TestClient, key: str) -> None:

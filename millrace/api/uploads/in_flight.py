@@ -40,6 +40,10 @@ class InFlight:
             while not self._beginnings.may_begin(tenant, import_id):
                 await asyncio.sleep(BEGIN_SECONDS)
 
+    def began_none(self, import_id: str) -> None:
+        """Whoever is refused, or comes again, takes no place."""
+        self._beginnings.over(import_id)
+
     def on_applied(self, applied: list[Applied]) -> None:
         """Runs in the controller's thread."""
         for result in (one.result for one in applied):

@@ -66,9 +66,14 @@ class Sessions:
         )
         await self._services.admission.refuse_rows(op)
         await self._services.in_flight.turn_to_begin(tenant, op.id)
-        async with self._services.sealing.asked_for(tenant, op.id):
-            begun = await self._services.op_log.applied(op)
+        try:
+            async with self._services.sealing.asked_for(tenant, op.id):
+                begun = await self._services.op_log.applied(op)
+        except Refused:
+            self._services.in_flight.began_none(op.id)
+            raise
         if begun.import_id != op.id:
+            self._services.in_flight.began_none(op.id)
             await self._services.sealing.drop_unused(tenant, op.id)
         imp = await surely(known_import, self._services.store, begun.import_id)
         if begun.repeated and not imp.accepts_chunks:
