@@ -4,13 +4,20 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from httpx2 import Response
 from starlette.testclient import TestClient
 
+from millrace.api.repair.amendments import Amendments
+from millrace.api.repair.row_matching import _keys_of, keys_of_rejected
 from millrace.api.uploads.session import Session
+from millrace.declare.table import parse_table
+from millrace.model.imports import COMPLETED, Import
 from millrace.model.names import new_id
 from millrace.model.ops.imports import BeginImport, ExpireImport
+from millrace.model.table import define
+from millrace.validate.keyed import KeyedRows
 from tests.support.judged_app import JudgedPlatform, lines
 from tests.support.platform import record
 from tests.support.whole_app import TOKEN, whole_app
@@ -202,6 +209,38 @@ def test_the_same_amendment_with_its_key_is_the_same_import(client: TestClient, 
 
 def _ended(document: dict[str, Any]) -> dict[str, Any]:
     return {name: document[name] for name in ("eta_seconds", "lag")}
+
+
+def test_an_amendment_that_comes_again_while_the_first_begins_is_the_same_import(
+    client: TestClient, origin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first begins behind the second one's look for the key."""
+    body, looks = "_row,id,amount,note\n5,5,50,n\n", list[bool]()
+    is_known = Amendments._is_known
+
+    def look(self: Amendments, tenant: str, key: str) -> bool:
+        looks.append(is_known(self, tenant, key))
+        return len(looks) > 1 and looks[-1]
+
+    first = amend(client, origin, body, key="twice at once").json()
+    monkeypatch.setattr(Amendments, "_is_known", look)
+    again = amend(client, origin, body, key="twice at once")
+    assert again.status_code == 202, again.text
+    assert (again.json()["id"], looks) == (first["id"], [True, True])
+    assert code(amend(client, origin, body, key="another")) == (409, "claimed")
+
+
+def test_of_many_rejected_rows_only_those_with_a_wanted_key_are_kept() -> None:
+    written = {"encoding": "jsonl"}
+    imp = Import("imp_1", "acme", "notes", "f", COMPLETED, 1, 1, (), 1, options={"written": written})
+    definition = define("acme", parse_table(NOTES), 1)
+    numbers = range(1, 1001)
+    raw = pa.array([b'{"id": %d, "amount": "x"}' % number for number in numbers], pa.binary())
+    batch = pa.record_batch({"row": pa.array(numbers, pa.int64()), "raw": raw})
+    every = next(_keys_of(batch, imp, definition))
+    assert len(every.rows) == 1000
+    wanted = KeyedRows(every.rows[6:8], every.first[6:8], every.second[6:8])
+    assert keys_of_rejected([batch] * 3, imp, definition, wanted).rows.tolist() == [7, 8] * 3
 
 
 def test_of_two_amendments_of_one_row_one_begins(

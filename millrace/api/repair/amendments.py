@@ -21,7 +21,7 @@ from millrace.api.uploads.sessions import Sessions
 from millrace.control.claims import bitmap_of
 from millrace.formats.spool import Spool
 from millrace.model.content import FileMark
-from millrace.model.errors import Clash, Invalid, TooLarge
+from millrace.model.errors import Clash, Invalid, Refused, TooLarge
 from millrace.model.formats import JSON_LINES
 from millrace.model.imports import AMEND, Import
 from millrace.model.table import Definition
@@ -102,12 +102,17 @@ class Amendments:
             reader = CorrectedReader(definition, options, stripped, deletes=origin.deletes)
             bounds = self._services.decoder_bytes, self._services.decoders
             corrected = await asyncio.to_thread(reader.read, sent, spool, *bounds)
-            repeated = asked.key is not None and await asyncio.to_thread(self._is_known, origin.tenant, asked.key)
             # A request that comes again finds its rows closed, by itself.
             matched = MatchedRows(BitMap64(), 0)
             still_open = BitMap64()
+            repeated = await self._is_repeated(origin, asked)
             if not repeated:
-                matched, still_open = await asyncio.to_thread(self._match, origin, definition, corrected, asked)
+                try:
+                    matched, still_open = await asyncio.to_thread(self._match, origin, definition, corrected, asked)
+                except Refused:
+                    # The first of them may have begun meanwhile.
+                    if not (repeated := await self._is_repeated(origin, asked)):
+                        raise
             import_id = await self._send(origin, corrected, mark, asked, None if repeated else matched.rows)
             if repeated:
                 return await asyncio.to_thread(self._amended_before, origin, import_id, corrected.rows)
@@ -117,6 +122,9 @@ class Amendments:
         closed = len(bitmap_of(known_import(self._services.store, import_id).options["rows"]))
         left = len(self._rejected.chosen(origin) - self._rejected.closed(origin.id).rows)
         return Amended(import_id, closed, left + closed, rows - closed)
+
+    async def _is_repeated(self, origin: Import, asked: Asked) -> bool:
+        return asked.key is not None and await asyncio.to_thread(self._is_known, origin.tenant, asked.key)
 
     def _is_known(self, tenant: str, key: str) -> bool:
         with self._services.store.read() as connection:
@@ -135,7 +143,8 @@ class Amendments:
                 remedy=AS_FILE.format(origin.id),
                 code="no_match",
             )
-        keys = keys_of_rejected(self._rejected.open_batches(origin, choice), origin, definition)
+        open_rows = self._rejected.open_batches(origin, choice)
+        keys = keys_of_rejected(open_rows, origin, definition, corrected.keys)
         return match_keys(corrected, origin, keys, add=asked.add), rejected - closed
 
     async def _send(

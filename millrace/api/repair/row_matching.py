@@ -57,9 +57,7 @@ def match_numbers(
 def match_keys(corrected: CorrectedFile, origin: Import, rejected: KeyedRows, *, add: bool) -> MatchedRows:
     """`rejected`: the keys of the open rejected rows by their numbers."""
     keys = corrected.keys
-    # Few rows are corrected: of a million rejected rows only those with one of their keys are compared.
-    near = np.isin(rejected.first, keys.first)
-    candidates = KeyedRows(rejected.rows[near], rejected.first[near], rejected.second[near])
+    candidates = rejected
     kinds, ours, theirs = _same_keys(keys, candidates)
     here, there = np.bincount(ours, minlength=kinds), np.bincount(theirs, minlength=kinds)
     doubtful = (here > 0) & (there > here)
@@ -87,11 +85,20 @@ def _same_keys(ours: KeyedRows, theirs: KeyedRows) -> tuple[int, npt.NDArray[np.
     return len(different), which[: len(ours.rows)], which[len(ours.rows) :]
 
 
-def keys_of_rejected(batches: Iterable[pa.RecordBatch], origin: Import, definition: Definition) -> KeyedRows:
-    """The keys of rejected rows, as far as they can be read, with the rows' numbers."""
-    parts = [NO_KEYS, *(part for rows in batches for part in _keys_of(rows, origin, definition))]
+def keys_of_rejected(
+    batches: Iterable[pa.RecordBatch], origin: Import, definition: Definition, wanted: KeyedRows
+) -> KeyedRows:
+    """The keys of rejected rows, as far as they can be read, with the rows' numbers. Few rows are corrected: of millions of
+    rejected rows only those are kept that have, by half of its hash, one of the wanted keys."""
+    few = np.unique(wanted.first)
+    parts = [NO_KEYS, *(_near(part, few) for rows in batches for part in _keys_of(rows, origin, definition))]
     columns = zip(*((part.rows, part.first, part.second) for part in parts), strict=True)
     return KeyedRows(*(np.concatenate(column) for column in columns))
+
+
+def _near(keys: KeyedRows, wanted: npt.NDArray[np.uint64]) -> KeyedRows:
+    near = np.isin(keys.first, wanted)
+    return KeyedRows(keys.rows[near], keys.first[near], keys.second[near])
 
 
 def _keys_of(rows: pa.RecordBatch, origin: Import, definition: Definition) -> Iterator[KeyedRows]:
