@@ -219,6 +219,24 @@ def test_an_event_tells_of_the_first_import_that_waits_and_then_ever_more_rarely
     assert pauses[-1] >= 2 * wait_watch.FIRST_PAUSE_SECONDS
 
 
+def test_many_imports_of_one_tenant_do_not_hide_those_of_another(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait_watch, "MOST_LOOKED_AT", 4)
+    scene.table()
+    for _ in range(9):
+        scene.processing()
+    document = record("notes", ("id", "long"), key=("id",))
+    scene.platform.apply(DefineTenant("rival", agreement={}))
+    scene.platform.apply(DefineTable("rival", "notes", declaration=parse_table(document).to_dict()))
+    op = BeginImport("rival", "notes", id=new_id("imp"))
+    scene.platform.apply(op)
+    counts = {"chunks": 1, "read": 1, "accepted": 1, "rejected": 0, "ignored": 0, "failed_chunks": 0}
+    scene.change(op.id, state=PROCESSING, announced={"chunks": 1, "rows": 1, "bytes": 9}, counts=counts)
+    for tenant in ("acme", "rival"):
+        scene.park(own_queue("delta", tenant, "notes"))
+    WaitWatch(scene.platform.store, scene.platform.outlook, scene.platform.apply).look()
+    assert {event_["data"]["table"] for event_ in told(scene)} == {"acme/notes", "rival/notes"}
+
+
 def test_another_cause_is_told_at_once(scene: Scene) -> None:
     watch = WaitWatch(scene.platform.store, scene.platform.outlook, scene.platform.apply)
     scene.table()

@@ -3,19 +3,26 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlalchemy import insert
+from sqlalchemy import insert, update
 
 from millrace.api.jobs.retention import let_go
+from millrace.api.routes.whatif import _latest_imports
 from millrace.declare.table import parse_table
 from millrace.exchange.home import Home
 from millrace.exchange.mailboxes import Exchange, open_exchange
 from millrace.exchange.raw_chunks import RawChunks
+from millrace.model.names import new_id
+from millrace.model.ops.imports import BeginImport
+from millrace.model.ops.tables import DefineTable, DropTable
+from millrace.model.ops.tenants import DefineTenant
 from millrace.model.table import define
 from millrace.settings import Settings
 from millrace.sink.context import SinkContext
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
+from millrace.store.records import known_import
 from tests.support.platform import record
+from tests.support.whole_app import TOKEN, whole_app
 
 DAY = 86_400_000_000
 NOON = int(datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp() * 1_000_000)
@@ -88,3 +95,33 @@ def test_kept_chunks_count_as_storage_and_go_with_their_tenant(tmp_path: Path) -
     assert exchange.tenant_files.stored_bytes("acme") >= 5000
     exchange.tenant_files.remove("acme")
     assert bodies(exchange.raw_chunks, 0) == []
+
+
+def test_a_table_that_was_declared_again_does_not_show_what_came_before(tmp_path: Path) -> None:
+    document = {**record("notes", ("id", "long"), key=("id",)), "keep_raw_days": 3}
+    define_it = DefineTable("acme", "notes", declaration=parse_table(document).to_dict())
+    begin = BeginImport("acme", "notes", id=new_id("imp"))
+    with whole_app(tmp_path) as (platform, client):
+        for op in (DefineTenant("acme", agreement={}), define_it):
+            platform.apply(op)
+        with platform.store.write() as connection:
+            connection.execute(update(t.imports).values(state="completed"))
+            connection.execute(update(t.tables).values(open_imports=0))
+        platform.apply(begin)
+        with platform.store.write() as connection:
+            ended = {"state": "completed", "announced": {"chunks": 7}}
+            connection.execute(update(t.imports).where(t.imports.c.id == begin.id).values(ended))
+            connection.execute(update(t.tables).values(open_imports=0))
+        version = known_import(platform.store, begin.id).first_version
+        platform.exchange.raw_chunks.keep("acme", "notes", begin.id, 0, version, b"a row of the former table")
+        assert _latest_imports(platform.store, "acme", "notes", 9)[0] == [begin.id], (
+            "changes of the table bring no rows"
+        )
+
+        platform.apply(DropTable("acme", "notes"))
+        platform.apply(define_it.asked_as(new_id("op")))
+        path = "/v1/tenants/acme/tables/notes/validate"
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        report = client.post(path, params={"since": "2020-01-01T00:00:00Z"}, headers=headers).json()
+        assert (report["chunks"], report["missing_chunks"]) == (0, 0), report
+        assert _latest_imports(platform.store, "acme", "notes", 9)[0] == []

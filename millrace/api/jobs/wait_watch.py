@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from millrace.api.documents.waiting import PlatformOutlook, WaitDocument, WaitReasons
 from millrace.model.imports import PROCESSING, PUBLISHING, STOPPING, Import
@@ -51,7 +51,7 @@ class WaitWatch:
         self._told: dict[Cause, _Telling] = {}
 
     def look(self) -> None:
-        """The work is bounded: only the imports that have been quiet are looked at, the oldest first."""
+        """The work is bounded: only the imports that have been quiet are looked at, the oldest of each tenant first."""
         causes = self._causes()
         now = self._clock()
         for cause, waiting in causes.items():
@@ -69,10 +69,12 @@ class WaitWatch:
     def _causes(self) -> dict[Cause, list[tuple[Import, WaitDocument]]]:
         """What quiet imports wait for, each with the imports that wait for it."""
         quiet = t.imports.c.touched_us < time.time_ns() // 1000 - int(QUIET_SECONDS * 1e6)
+        # Tenants take turns, so that many imports of one do not hide those of another.
+        turn = func.row_number().over(partition_by=t.imports.c.tenant, order_by=t.imports.c.id)
         wanted = select(t.imports).where(t.imports.c.state.in_((PROCESSING, PUBLISHING, STOPPING)), quiet)
         found: dict[Cause, list[tuple[Import, WaitDocument]]] = {}
         with self._store.read() as connection:
-            rows = list(connection.execute(wanted.order_by(t.imports.c.id).limit(MOST_LOOKED_AT)))
+            rows = list(connection.execute(wanted.order_by(turn, t.imports.c.id).limit(MOST_LOOKED_AT)))
             reasons = WaitReasons(connection, self._outlook)
             for row in rows:
                 imp = to_import(row._mapping)

@@ -161,8 +161,8 @@ async def _try_kept(
     tenant, table, look_up = definition.tenant, definition.table.name, shares.look_ups.run
     # A time zone may move the first and the last day out of the calendar.
     since_us = min(max(0, int(since.timestamp() * 1_000_000)), LAST_DAY_US)
-    expected, replays = await asyncio.to_thread(_sent_since, store, tenant, table, since_us)
-    paths = await look_up(kept.since, tenant, table, since_us)
+    first, expected, replays = await asyncio.to_thread(_sent_since, store, tenant, table, since_us)
+    paths = await look_up(kept.since, tenant, table, first)
     found = 0
     async with shares.what_ifs.turn(PATIENCE_SECONDS), what_if(job) as apart:
         for path in paths:
@@ -184,29 +184,32 @@ def _opened(sealing: Sealing, table: tuple[str, str], path: Path, replays: froze
     return None if header is not None and header.import_id in replays else sealing.opened(*table, record)
 
 
-def _sent_since(store: ControlStore, tenant: str, table: str, since_us: int) -> tuple[int, frozenset[str]]:
-    """How many chunks the table was sent, and the imports that replayed some of their rows."""
+def _sent_since(store: ControlStore, tenant: str, table: str, since_us: int) -> tuple[int, int, frozenset[str]]:
+    """The first version that counts, how many chunks the table was sent, and the imports that replayed some of their rows.
+    What came before the table was dropped and declared again is not its own."""
     columns = (t.imports.c.id, t.imports.c.kind, t.imports.c.announced)
     sent = select(*columns).where(t.imports.c.tenant == tenant, t.imports.c.table_name == table)
     chunks, replays = 0, set()
     with store.read() as connection:
-        find_table(connection, tenant, table)
-        for row in connection.execute(sent.where(t.imports.c.first_version >= since_us)):
+        first = max(since_us, find_table(connection, tenant, table).floor + 1)
+        for row in connection.execute(sent.where(t.imports.c.first_version >= first)):
             if row.kind == REPLAY:
                 replays.add(row.id)
             elif row.kind in BRINGING_ROWS:
                 chunks += (row.announced or {}).get("chunks", 0)
-    return chunks, frozenset(replays)
+    return first, chunks, frozenset(replays)
 
 
 def _latest_imports(store: ControlStore, tenant: str, table: str, last: int) -> tuple[list[str], int]:
     """The imports that hold the last chunks, and the time since when their chunks may lie in the log."""
     columns = (t.imports.c.id, t.imports.c.begun_us, t.imports.c.announced)
     latest = select(*columns).where(t.imports.c.tenant == tenant, t.imports.c.table_name == table)
+    # The others carry no rows, only a change for each sink.
+    latest = latest.where(t.imports.c.kind.in_((*BRINGING_ROWS, REPLAY)))
     ids: list[str] = []
     chunks, since_ms = 0, 0
     with store.read() as connection:
-        find_table(connection, tenant, table)
+        latest = latest.where(t.imports.c.first_version > find_table(connection, tenant, table).floor)
         for row in connection.execute(latest.order_by(t.imports.c.first_version.desc()).limit(MOST_IMPORTS)):
             if chunks >= last:
                 break
