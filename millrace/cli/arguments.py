@@ -14,7 +14,21 @@ from millrace.model.errors import Invalid
 STDIN = "-"
 
 Target = Annotated[str, typer.Argument(metavar="TENANT/TABLE")]
-ImportId = Annotated[str, typer.Argument(metavar="IMPORT", help="The import's id.")]
+
+
+def import_id_of(given: str | None) -> str | None:
+    """Refuses what can be no id, such as the name of a table."""
+    if given is not None and not re.fullmatch(r"\w+", given, re.ASCII):
+        raise typer.BadParameter(
+            f"{given!r:.80} is no id of an import. `millrace status` lists imports; `millrace tables` shows tables."
+        )
+    return given
+
+
+ImportId = Annotated[str, typer.Argument(metavar="IMPORT", help="The import's id.", callback=import_id_of)]
+MaybeImportId = Annotated[
+    str | None, typer.Argument(metavar="[IMPORT]", help="One import; else the latest.", callback=import_id_of)
+]
 TenantName = Annotated[str, typer.Argument(metavar="TENANT")]
 OfTenant = Annotated[str | None, typer.Option("--tenant", help="Whose. Default: the only one the token can see.")]
 Confirm = Annotated[str | None, typer.Option(help="The tenant's name again; else it is asked for.")]

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from millrace.cli.arguments import ImportId, NoWait
+from millrace.cli.arguments import ImportId, MaybeImportId, NoWait
 from millrace.cli.following import watch_import
 from millrace.cli.printing import (
     LEAST,
@@ -31,7 +31,7 @@ app = typer.Typer()
 @app.command("status")
 def status(
     session: CommandSession,
-    import_id: Annotated[str | None, typer.Argument(metavar="[IMPORT]", help="One import; else the latest.")] = None,
+    import_id: MaybeImportId = None,
     watch: Annotated[bool, typer.Option("--watch", help="Follow until it is over.")] = False,
     limit: Annotated[int, typer.Option(help="How many of the latest.", min=1)] = 20,
 ) -> None:

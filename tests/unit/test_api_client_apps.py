@@ -109,6 +109,17 @@ def test_one_of_several_apps_is_named(tmp_path: Path) -> None:
         assert client.get("/v1/tenants/acme/app?app=other", headers=AUTH).status_code == 404
 
 
+def test_runs_of_unknown_tenants_and_apps_are_missing(tmp_path: Path) -> None:
+    with whole_app(tmp_path) as (platform, client):
+        platform.apply(DefineTenant("acme", agreement={"client": "acme", **TWO}))
+        stranger = client.get("/v1/tenants/acne/app/runs", headers=AUTH)
+        assert (stranger.status_code, stranger.json()["code"]) == (404, "no_tenant")
+        typo = client.get("/v1/tenants/acme/app/runs?app=mergee", headers=AUTH)
+        assert (typo.status_code, typo.json()["code"]) == (404, "no_app")
+        assert "clean, merge" in typo.text
+        assert client.get("/v1/tenants/acme/app/runs?app=merge", headers=AUTH).json() == {"items": []}
+
+
 def test_uploads_and_runs_belong_to_one_of_several_apps(tmp_path: Path) -> None:
     with whole_app(tmp_path) as (platform, client):
         platform.apply(DefineTenant("acme", agreement={"client": "acme", **TWO}))

@@ -187,6 +187,13 @@ def test_names_and_messages_cannot_steer_the_terminal(fake: FakePlatform, millra
     assert "\x1b" not in sent.stdout + sent.stderr + missing.stderr
 
 
+@pytest.mark.parametrize("command", ["status", "errors", "cancel", "discard"])
+def test_a_table_in_place_of_an_import_is_told(fake: FakePlatform, millrace: Run, command: str) -> None:
+    done = millrace(command, "acme/readings")
+    assert done.returncode == 2
+    assert "'acme/readings' is no id of an import. `millrace status` lists imports" in done.stderr.replace("\n", " ")
+
+
 def test_a_home_without_a_platform_exits_3(millrace: Run, tmp_path: Path) -> None:
     done = millrace("status", "--home", str(tmp_path / "empty"))
     assert done.returncode == 3

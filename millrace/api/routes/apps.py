@@ -94,12 +94,22 @@ def ask_for_run(
 @allows(VIEWER)
 def list_runs(
     tenant: str,
+    store: StoreDep,
     app_folders: AppFoldersDep,
+    default_app: DefaultAppDep,
     limit: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 20,
     app: AppName = None,
 ) -> dict[str, Any]:
     """The newest first, of all the tenant's client apps or of the one that `app` names."""
-    wanted = app_folders.all(tenant) if app is None else [app_folders(tenant, app)]
+    with store.read() as connection:
+        agreement = default_app.completed(known_agreement(connection, tenant))
+    every = app_folders.all(tenant)
+    named = [one.app.name for one in agreement.by_app() if one.app is not None]
+    wanted = every if app is None else [one for one in every if one.app == app]
+    if not wanted and app not in named:
+        had = ", ".join(dict.fromkeys([*named, *(one.app for one in every[1:])]))
+        remedy = f"It has {had}." if had else "Declare one as `app` in its agreement."
+        raise Missing(f"{tenant} has no client app {app!r:.80}.", remedy=remedy, code="no_app")
     found = [folder for staging in wanted for folder in run_folders(staging)[:limit]]
     newest = sorted(found, key=lambda folder: folder.path.name, reverse=True)[:limit]
     return {"items": [folder.document() for folder in newest]}
