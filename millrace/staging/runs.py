@@ -100,8 +100,11 @@ class RunFolder:
 
     def add_reports(self, reports: Sequence[dict[str, Any]]) -> None:
         """A file that is reported before and after a crash counts once."""
-        with (self.path / "files.jsonl").open("a") as lines:
-            lines.writelines(json.dumps(report) + "\n" for report in reports)
+        with (self.path / "files.jsonl").open("ab+") as lines:
+            # A line that a crash or a full disk cut off spoils no other one.
+            is_torn = lines.tell() > 0 and lines.seek(-1, os.SEEK_END) >= 0 and lines.read() != b"\n"
+            text = "".join(json.dumps(report) + "\n" for report in reports)
+            lines.write(b"\n" * is_torn + text.encode())
         if (self.path / "files.jsonl").stat().st_size > MOST_REPORT_BYTES:
             (self.path / "files.jsonl").replace(self.path / "files.jsonl.1")
 
@@ -111,8 +114,10 @@ class RunFolder:
         for name in ("files.jsonl.1", "files.jsonl"):
             with suppress(FileNotFoundError), (self.path / name).open() as lines:
                 for line in lines:
-                    report = json.loads(line)
-                    found[report["claim"]] = report
+                    # One that was cut off is reported again.
+                    with suppress(ValueError, KeyError, TypeError):
+                        report = json.loads(line)
+                        found[report["claim"]] = report
         return list(found.values())
 
     def recounted(self, run: Run) -> Run:

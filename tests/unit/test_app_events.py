@@ -147,3 +147,19 @@ def test_a_webhook_may_ask_for_ends_that_are_failures() -> None:
     hook = from_row({**row, "types": checked_types(["app.failed"]), "secrets": []})
     assert hook.wants("millrace.app.failed")
     assert not hook.wants("millrace.app.succeeded")
+
+
+def test_a_report_that_was_cut_off_spoils_no_other_one(tmp_path: Path) -> None:
+    """The managers were killed, or the disk was full, while they wrote it."""
+    platform = SmallPlatform(tmp_path, ())
+    run = begun(platform)
+    run.add_report({"claim": "1", "state": "completed", "rows": ROWS})
+    with (run.folder.path / "files.jsonl").open("a") as lines:
+        lines.write('{"claim": "2", "sta')
+    again = OpenRun(platform.exchange.app_folders("acme"), run.folder.recounted(run.run))
+    assert again.run.files["done"] == 1
+    for claim in ("2", "3"):
+        again.add_report({"claim": claim, "state": "completed", "rows": ROWS})
+    assert [report["claim"] for report in again.folder.reports()] == ["1", "2", "3"]
+    assert again.run.files["done"] == 3
+    platform.store.close()
