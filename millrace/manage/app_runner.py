@@ -208,10 +208,12 @@ class AppRunner:
         `in` holds up no run."""
         if self._may_have_claims and self._process is None and not runs_elsewhere(self.agreement):
             try:
-                return_claims(self.staging)
-                self._may_have_claims = False
+                stuck = return_claims(self.staging)
             except OSError as failed:
-                why = f"Claimed files cannot return to `in`: {failed}"
+                stuck = [str(failed)]
+            self._may_have_claims = bool(stuck)
+            if stuck:
+                why = f"Claimed files cannot return to `in`: {stuck[0]}"
                 observe("trouble", kind="client_app", tenant=self.staging.tenant, error=why)
 
     def _divide_elsewhere(self) -> None:

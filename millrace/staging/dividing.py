@@ -35,30 +35,38 @@ def divide(staging: Staging, replicas: int, owner: int | None, *, shared: bool =
         heapq.heapify(loads)
         for name, weight in _divisible(inbox):
             load, number = heapq.heappop(loads)
-            with suppress(FileNotFoundError), claims.folder(str(number)) as own:
+            # What cannot be moved, such as a folder that nobody may write, is not divided.
+            with suppress(OSError), claims.folder(str(number)) as own:
                 _move(inbox, name, own)
                 reach("staging_after_claim")
             heapq.heappush(loads, (load + weight, number))
 
 
-def return_claims(staging: Staging) -> None:
-    """Puts what replicas have claimed and left back into `in`. Only while none of them runs."""
-    _return_from(staging, _replicas(staging))
+def return_claims(staging: Staging) -> list[str]:
+    """Puts what replicas have claimed and left back into `in`. Only while none of them runs. What cannot be moved stays with
+    its replica, and holds up nothing else: why."""
+    return _return_from(staging, _replicas(staging))
 
 
-def _return_from(staging: Staging, replicas: list[str]) -> None:
+def _return_from(staging: Staging, replicas: list[str]) -> list[str]:
+    stuck: list[str] = []
     if not replicas:
-        return
+        return stuck
     with hold(staging.claims) as claims, enter(staging.inbox) as inbox:
         for replica in replicas:
             # The program may have put something else in the place of a file meanwhile.
             with suppress(FileNotFoundError), claims.folder(replica) as own:
                 for name, _ in own.entries():
-                    with suppress(FileNotFoundError):
+                    try:
                         _move(own, name, inbox)
+                    except FileNotFoundError:
+                        continue
+                    except OSError as failed:
+                        stuck.append(str(failed))
             reach("staging_after_return_claims")
             with suppress(OSError):
                 claims.rmdir(replica)
+    return stuck
 
 
 def _replicas(staging: Staging) -> list[str]:

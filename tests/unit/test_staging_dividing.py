@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from millrace.beneath.folder import Folder
 from millrace.exchange.app_folders import Staging
 from millrace.exchange.home import Home
 from millrace.staging.dividing import divide, return_claims
@@ -74,3 +75,27 @@ def test_a_link_in_the_place_of_in_is_not_followed(staging: Staging, tmp_path: P
     with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
         divide(staging, 2, None)
     assert os.listdir(other) == ["secret"]
+
+
+def test_what_cannot_be_moved_holds_up_nothing_else(staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that nobody may write cannot go to another one."""
+    put(staging, a=1, b=1, locked=9, c=1)
+    move = Folder.move_to
+
+    def move_others(self: Folder, name: str, folder: Folder, other: str) -> None:
+        if name == "locked":
+            raise PermissionError(13, "Permission denied", name)
+        move(self, name, folder, other)
+
+    with monkeypatch.context() as denied:
+        denied.setattr(Folder, "move_to", move_others)
+        divide(staging, 2, None)
+        assert os.listdir(staging.inbox) == ["locked"]
+    divide(staging, 2, None)
+    with monkeypatch.context() as denied:
+        denied.setattr(Folder, "move_to", move_others)
+        [why] = return_claims(staging)
+        assert "locked" in why
+        assert sorted(os.listdir(staging.inbox)) == ["a", "b", "c"]
+    assert return_claims(staging) == []
+    assert sorted(os.listdir(staging.inbox)) == ["a", "b", "c", "locked"]
