@@ -68,6 +68,8 @@ class PlatformHealth:
         """`ok`, or what is wrong with it, as of a moment ago: many may ask at once."""
         asked, found = self._data_plane_seen
         if time.monotonic() - asked > DATA_PLANE_SECONDS:
+            # One asks. The others take the last answer: a data plane that hangs must not hold all threads.
+            self._data_plane_seen = time.monotonic(), found
             found = "It is starting." if self._exchange.data_plane.metrics_port() is None else self._data_plane()
             self._data_plane_seen = time.monotonic(), found
         return found

@@ -2,13 +2,17 @@
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sqlalchemy import event, insert, update
 from starlette.testclient import TestClient
 
+from millrace.api.health import PlatformHealth
 from millrace.api.jobs import wait_watch
 from millrace.api.jobs.wait_watch import WaitWatch
 from millrace.declare.table import parse_table
@@ -22,6 +26,7 @@ from millrace.model.queues import QueueKey, QueueState, own_queue
 from millrace.model.sinks import ERROR_STORE
 from millrace.store import tables as t
 from tests.support.platform import record
+from tests.support.waiting import wait_until
 from tests.support.whole_app import TOKEN, AppPlatform, whole_app
 
 LONG_AGO_US = 60_000_000
@@ -246,3 +251,27 @@ def test_another_cause_is_told_at_once(scene: Scene) -> None:
     scene.platform.data_plane = "It is starting."
     watch.look()
     assert [each["data"]["waiting_for"]["kind"] for each in told(scene)] == ["sink", "data_plane"]
+
+
+def test_a_data_plane_that_hangs_holds_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, answer = list[str](), Event()
+
+    def hang(self: PlatformHealth) -> str:
+        asked.append("once")
+        assert answer.wait(20)
+        return "The data plane does not answer."
+
+    monkeypatch.setattr(PlatformHealth, "_data_plane", hang)
+    absent: Any = None
+    exchange: Any = SimpleNamespace(data_plane=SimpleNamespace(metrics_port=lambda: 1))
+    health = PlatformHealth(absent, absent, absent, exchange, absent, absent)
+    with ThreadPoolExecutor(4) as threads:
+        first = threads.submit(health.data_plane)
+        wait_until(lambda: asked, 20, "the first to ask")
+        others = [threads.submit(health.data_plane) for _ in range(3)]
+        try:
+            assert [other.result(5) for other in others] == ["ok"] * 3
+        finally:
+            answer.set()
+        assert first.result(20) == health.data_plane() == "The data plane does not answer."
+    assert asked == ["once"]
