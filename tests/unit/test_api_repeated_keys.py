@@ -1,5 +1,6 @@
 """A reused idempotency key: the same content is the same import, other content is refused, whatever was received before."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -210,6 +211,23 @@ def test_a_start_that_is_not_here_again_yet_is_still_compared_after_another_rest
     assert create(client, key, len(FILE), FILE[:100]).status_code == 201
     platform.forget_sessions()
     assert refused(send(client, key, FILE.replace(b"0000050", b"0990050")), f"first {half:,} bytes")
+
+
+def test_requests_that_go_on_at_the_same_time_share_an_upload(
+    platform: KeyedPlatform, client: TestClient, key: str
+) -> None:
+    place = create(client, key, len(FILE)).headers["location"]
+    assert patch(client, place, 0, FILE[:100]).status_code == 204
+    platform.forget_sessions()
+
+    async def resume() -> tuple[Any, Any]:
+        import_id = place.rpartition("/")[2]
+        first, second = await asyncio.gather(*(platform.sessions.resume(import_id) for _ in range(2)))
+        return first, second
+
+    assert client.portal is not None
+    first, second = client.portal.call(resume)
+    assert first is second
 
 
 def test_a_refused_file_does_not_say_which_digest_the_first_has(client: TestClient, key: str) -> None:

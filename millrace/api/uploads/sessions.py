@@ -95,10 +95,13 @@ class Sessions:
             return await self._start(imp, length, None) if imp.accepts_chunks else imp
 
     async def resume(self, import_id: str) -> Session:
-        """The session of an upload that broke off, if the import still takes chunks."""
-        known = self._open.get(import_id)
-        if known is not None and not known.is_broken:
-            return known
+        """The session of an upload that broke off, if the import still takes chunks. Requests that come at the same time
+        share it."""
+        async with self._starting.setdefault(import_id, asyncio.Lock()):
+            known = self._open.get(import_id)
+            return known if known is not None and not known.is_broken else await self._resumed(import_id)
+
+    async def _resumed(self, import_id: str) -> Session:
         imp = await asyncio.to_thread(known_import, self._services.store, import_id)
         if not imp.accepts_chunks:
             raise Clash(f"Import {import_id} is {imp.state}.", remedy="Begin a new import.", code="not_open")
