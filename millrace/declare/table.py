@@ -1,7 +1,7 @@
 """A table's document in, native or as in seed 002, its declaration out."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +38,7 @@ WORDS = {
 CSV_WORDS = ("header", "delimiter", "quote", "null_text", "encoding", "repeated_header", "skip_lines")
 MOST_SKIPPED = 1000
 MOST_RAW_DAYS = 3650
+MOST_FORMATS_OF_TABLE = 4000
 
 
 def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
@@ -110,8 +111,18 @@ def _written(
     defaults = WrittenDefaults() if given is None else parse_defaults(given)
     if defaults == WrittenDefaults() and not has_writing(schema):
         return None
-    with_writing(columns, schema, defaults)
+    _refuse_too_many_formats(with_writing(columns, schema, defaults))
     return defaults
+
+
+def _refuse_too_many_formats(columns: Sequence[Column]) -> None:
+    """Each format of each column takes about a millisecond of every chunk, however few its rows are."""
+    formats = sum(len(column.written.formats) for column in columns)
+    if formats > MOST_FORMATS_OF_TABLE:
+        raise Invalid(
+            f"The columns have {formats:,} formats together.",
+            remedy=f"Give at most {MOST_FORMATS_OF_TABLE:,}: fewer for each column.",
+        )
 
 
 def encoding_of(value: object) -> object:

@@ -1,6 +1,7 @@
 """A name that the platform does not know is refused by name, with the nearest one: in the address, in bodies, in the metadata
 of uploads and in documents. A typo never passes in silence."""
 
+import zlib
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,6 +67,12 @@ def test_an_unknown_state_or_kind_of_imports_is_refused(client: TestClient) -> N
     refused(client.get("/v1/imports?kind=amendment", headers=HEADERS), "'amendment'", "amend")
     for known in ("state=requested", "state=stalled", "state=held", "kind=alter"):
         assert client.get(f"/v1/imports?{known}", headers=HEADERS).status_code == 200
+
+
+def test_a_declaration_that_is_nested_without_end_is_refused(client: TestClient) -> None:
+    deep = b'{"schema":' + b'{"type":' * 20_000 + b'"x"' + b"}" * 20_001
+    headers = {**HEADERS, "Millrace-Declaration": b64encode(zlib.compress(deep)).decode()}
+    refused(client.post(f"{NOTES}/validate", content=b"id\n1\n", headers=headers), "Millrace-Declaration")
 
 
 def test_moments_beyond_the_calendar_are_moments(client: TestClient) -> None:

@@ -134,6 +134,15 @@ def test_defaults_that_cannot_be_meant_are_refused(given: Any, said: str) -> Non
     assert said in refusal(field("a", "int"), written=given)
 
 
+def test_a_table_has_a_bounded_number_of_formats() -> None:
+    """Each takes its time of every chunk, so many would slow down other tenants."""
+    many = [f"dd{sign}MM{sign}yyyy" for sign in "./-_:"]
+    wide = [field(f"c{number}", DATE) for number in range(1000)]
+    assert "5,000 formats together" in refusal(*wide, written={"date_format": many})
+    assert "5,000 formats together" in refusal(*(each | {"format": many} for each in wide))
+    assert len(columns(*wide, written={"date_format": many[:4]})) == 1000
+
+
 def test_a_table_default_that_contradicts_a_column_is_refused_by_the_column() -> None:
     found = refusal(field("a", "double", decimal_separator="."), written={"thousands_separator": "."})
     assert found.startswith("Column 'a':")

@@ -235,7 +235,7 @@ def _document(declared: str) -> dict[str, Any]:
     try:
         plain = declared.encode("latin-1") if declared.lstrip().startswith("{") else _inflated(declared)
         document = json.loads(plain)
-    except (ValueError, binascii.Error, zlib.error) as error:
+    except (ValueError, RecursionError, binascii.Error, zlib.error) as error:
         raise Invalid(
             "Millrace-Declaration is neither JSON nor base64 of deflated JSON.", remedy="See docs/whatif.md."
         ) from error
