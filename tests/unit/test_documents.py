@@ -123,7 +123,7 @@ def test_each_app_as_a_document_is_what_the_agreement_says_of_it() -> None:
         ({"app": {"command": ["./x"]}}, "has app and apps"),
         ({"apps": [{"command": ["./x"]}]}, "has no name"),
         ({"apps": [{"name": "a", "command": ["./x"]}, {"name": "A", "command": ["./x"]}]}, "called 'a'"),
-        ({"apps": [{"name": "a.b", "command": ["./x"]}]}, "is not a app name"),
+        ({"apps": [{"name": "a.b", "command": ["./x"]}]}, "is not an app name"),
         ({"apps": [{"name": "a"}]}, "apps.a has neither image nor command"),
         ({"apps": [{"name": "a", "command": ["./x"], "replicas": -1}]}, "apps.a.replicas"),
     ],
