@@ -230,6 +230,23 @@ def test_requests_that_go_on_at_the_same_time_share_an_upload(
     assert first is second
 
 
+def test_an_upload_that_begins_again_is_busy_for_others(platform: KeyedPlatform, client: TestClient, key: str) -> None:
+    """The request that waited for a broken one sends the file from its start."""
+    place = create(client, key, len(FILE)).headers["location"]
+    assert patch(client, place, 0, FILE[:100]).status_code == 204
+
+    async def begin_again() -> bool:
+        broken = await platform.sessions.resume(place.rpartition("/")[2])
+        async with broken.busy:
+            broken.is_broken = True
+            await platform.sessions.from_start(broken)
+            others = await platform.sessions.resume(place.rpartition("/")[2])
+            return others is not broken and others.busy.locked()
+
+    assert client.portal is not None
+    assert client.portal.call(begin_again)
+
+
 def test_a_refused_file_does_not_say_which_digest_the_first_has(client: TestClient, key: str) -> None:
     half, other = len(FILE) // 2, FILE.replace(b"0000050", b"0990050")
     place = create(client, key, len(FILE)).headers["location"]
