@@ -220,7 +220,7 @@ def test_damaged_files_are_refused_with_the_block() -> None:
     assert data.count(SYNC) > 3
     second = data.index(SYNC, data.index(SYNC) + 16) + 16
     with pytest.raises(Invalid, match="not begin like an Avro container"):
-        cut(b"PK\x03\x04 what is this")
+        cut(b"\x7fELF what is this")
     with pytest.raises(Invalid, match="inside its Avro header"):
         cut(data[:40])
     with pytest.raises(Invalid, match="ends inside Avro block 2"):
