@@ -38,10 +38,13 @@ def refused(platform: RunningPlatform, target: str, path: Path, **options: objec
     return problem.value
 
 
+def test_a_file_without_its_header_is_refused(platform: RunningPlatform, target: str, tmp_path: Path) -> None:
+    assert refused(platform, target, write(tmp_path / "empty.csv", "")).code == "no_header"
+
+
 @pytest.mark.parametrize(
     ("body", "read", "rejected"),
     [
-        ("", 0, 0),
         (HEAD, 0, 0),
         (HEAD.strip(), 0, 0),
         (HEAD + "1,a", 1, 0),
@@ -53,7 +56,7 @@ def refused(platform: RunningPlatform, target: str, path: Path, **options: objec
         (HEAD + "\n\n1,a\n\n", 1, 0),
         ("\ufeff" + HEAD + "1,ü\n", 1, 0),
     ],
-    ids=["empty", "header", "only-header", "unended", "too-many", "too-few", "nul", "utf-8", "3MB-cell", "blank", "bom"],
+    ids=["header", "only-header", "unended", "too-many", "too-few", "nul", "utf-8", "3MB-cell", "blank", "bom"],
 )  # fmt: skip
 def test_odd_files_are_read_row_by_row(
     platform: RunningPlatform, target: str, tmp_path: Path, body: str | bytes, read: int, rejected: int
