@@ -111,10 +111,15 @@ def test_a_stream_app_carries_files_within_moments_of_their_completion(platform:
     wait_until(lambda: rows(platform, *target.split("/")) == expected, SECONDS, "the row behind the crash")
     imports = client.imports.list(tenant="apps_stream", limit=100)
     assert len([one for one in imports if one.get("file_name")]) == 13
-    ends = [event["data"] for event in platform.events(tenant="apps_stream") if event["type"] == "millrace.app.failed"]
-    assert [(end["run"], end["state"]) for end in ends] == [(run["id"], "interrupted")]
+    interrupted = [(run["id"], "interrupted")]
+    wait_until(lambda: _failures(platform) == interrupted, SECONDS, "the event of the interrupted run")
     client.tenants.apply("apps_stream", {})
     wait_until(lambda: client.apps.list()["items"] == [] or _stopped(client), SECONDS, "the app to be stopped")
+
+
+def _failures(platform: RunningPlatform) -> list[tuple[str, str]]:
+    told = (event for event in platform.events(tenant="apps_stream") if event["type"] == "millrace.app.failed")
+    return [(event["data"]["run"], event["data"]["state"]) for event in told]
 
 
 def _stopped(client: Any) -> bool:
