@@ -53,6 +53,7 @@ def told(platform: RunningPlatform, tenant: str, kind: str) -> list[dict[str, An
     return [one["data"] for one in platform.events(tenant=tenant) if one["type"] == f"millrace.{kind}"]
 
 
+@pytest.mark.slow
 def test_tables_broken_in_every_way_delay_no_other_import(platform: RunningPlatform, files: list[Path]) -> None:
     broken = {way: tenant_of(way) for way in ALL_WAYS}
     for tenant in (*broken.values(), *HEALTHY):

@@ -27,6 +27,7 @@ def upload(server: ServerProcess, tenant: str, kind: str, data: bytes) -> Answer
     return server.ask("POST", path, data, seconds=200.0, Content_Type="application/octet-stream")
 
 
+@pytest.mark.slow
 def test_hostile_files_get_a_reason_and_leave_the_server_small(server: ServerProcess) -> None:
     files = hostile_files()
     assert len(files) == COUNT
