@@ -163,15 +163,16 @@ async def _try_kept(
     since_us = min(max(0, int(since.timestamp() * 1_000_000)), LAST_DAY_US)
     first, expected, replays = await asyncio.to_thread(_sent_since, store, tenant, table, since_us)
     paths = await look_up(kept.since, tenant, table, first)
-    found = 0
+    # What a bound leaves unread is there.
+    present = len(paths)
     async with shares.what_ifs.turn(PATIENCE_SECONDS), what_if(job) as apart:
         for path in paths:
             record = await look_up(_opened, sealing, (tenant, table), path, replays)
-            found += record is not None
+            present -= record is None
             if record is not None and not await apart.send(len(record).to_bytes(4, "little") + record):
                 break
         report = await apart.report()
-    return {**report, "since": since.isoformat(), "missing_chunks": max(0, expected - found)}
+    return {**report, "since": since.isoformat(), "missing_chunks": max(0, expected - present)}
 
 
 def _opened(sealing: Sealing, table: tuple[str, str], path: Path, replays: frozenset[str]) -> bytes | None:
