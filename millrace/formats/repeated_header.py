@@ -44,14 +44,16 @@ def _only_line_ends(row: bytes) -> bytes:
 
 
 class _HeaderFinder:
-    """Most texts do not contain the longest title anywhere: they cost one search. In others, rows are told apart by their
-    first and last octets and their length, and the few that are left are compared."""
+    """Most texts lack an octet of the titles, or the longest title: they cost a few searches. In others, rows are told apart
+    by their first and last octets and their length, and the few that are left are compared."""
 
     def __init__(self, titles: Sequence[str], delimiter: str, quote: str) -> None:
         self._delimiter, self._quote = delimiter, quote
         names = [title.encode() for title in titles]
         mark = quote.encode()
         self._needle = max((part for name in names for part in name.split(mark)), key=len)
+        # Digits last: most values have them. An octet that a text contains is found within its first rows.
+        self._octets = sorted({bytes([octet]) for octet in self._needle}, key=lambda octet: (octet.isdigit(), octet))
         self._least = sum(map(len, names)) + len(names) - 1
         self._begins = np.frombuffer(_MAY_BEGIN + mark + (names[0] or delimiter.encode())[:1], np.uint8)
         self._ends = np.frombuffer(_MAY_END + mark + (names[-1] or delimiter.encode())[-1:], np.uint8)
@@ -59,13 +61,17 @@ class _HeaderFinder:
         self._equals = re.compile(b"(?:" + _BOM + b")*" + cells)
 
     def find(self, body: bytes) -> tuple[RowSpans | None, Positions]:
-        if not self._needle or self._needle not in body:
+        if not self._may_contain(body):
             return None, _NOTHING
         spans = row_spans(body, self._delimiter, self._quote)
         likely = self._likely(np.frombuffer(body, np.uint8), spans)
         bounds = zip(likely.tolist(), spans.starts[likely].tolist(), spans.ends[likely].tolist(), strict=True)
         found = [row for row, start, end in bounds if self._equals.fullmatch(body, start, end)]
         return spans, np.array(found, np.int64)
+
+    def _may_contain(self, body: bytes) -> bool:
+        # A search for one octet takes a sixth of the time of a search for a title.
+        return bool(self._needle) and all(octet in body for octet in self._octets) and self._needle in body
 
     def _likely(self, octets: NDArray[np.uint8], spans: RowSpans) -> Positions:
         rows = np.flatnonzero(spans.ends - spans.starts >= self._least)

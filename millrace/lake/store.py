@@ -132,7 +132,8 @@ class Store:
 
     def digest(self, data: bytes | memoryview) -> str:
         """A name that follows from a file's content."""
-        return hashlib.blake2b(data, digest_size=12).hexdigest()
+        # On processors with SHA instructions this takes half the time of BLAKE2.
+        return hashlib.sha256(data).hexdigest()[:24]
 
     def write(self, name: str, data: bytes | memoryview) -> None:
         """Creates or replaces a file."""

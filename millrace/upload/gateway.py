@@ -78,10 +78,11 @@ class Upload:
     def received(self) -> int:
         return self.digest.length
 
-    def feed(self, piece: bytes) -> None:
-        self.digest.update(piece)
-        for cut in self._cutter.feed(piece):
-            self._take(cut, self._cutter.resume_point())
+    def feed(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            self.digest.update(piece)
+            for cut in self._cutter.feed(piece):
+                self._take(cut, self._cutter.resume_point())
 
     @property
     def sent_chunks(self) -> int:
@@ -91,9 +92,9 @@ class Upload:
     def repeated_headers(self) -> int:
         return self._cutter.repeated_headers()
 
-    def finish_with(self, piece: bytes) -> Resume | None:
-        """Takes the last piece and begins to finish."""
-        self.feed(piece)
+    def finish_with(self, *pieces: bytes) -> Resume | None:
+        """Takes the last pieces and begins to finish."""
+        self.feed(*pieces)
         return self.finish_some()
 
     def finish_some(self) -> Resume | None:

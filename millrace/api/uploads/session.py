@@ -32,6 +32,8 @@ from millrace.upload.gateway import Resume, Upload
 from millrace.wire.client import Appender
 
 PIECE_BYTES = 1 << 20
+# Pieces that are smaller, on average, cost more one by one than to be put together.
+TINY_BYTES = 16 << 10
 REMEMBER_SECONDS = 0.5
 ROOM_SECONDS = 0.05
 T = TypeVar("T")
@@ -84,14 +86,14 @@ class Session:
         A slow upload is fed in smaller ones, so that it is seen to be alive."""
         rest = await self._take_most(pieces)
         if rest:
-            await self._turn(partial(self.upload.feed, rest))
+            await self._turn(partial(self.upload.feed, *rest))
 
     async def take_whole(self, pieces: AsyncIterator[bytes]) -> None:
         """The same for a body that is the rest of the file: its last piece and its end take one turn of a thread."""
-        await self._finish(partial(self.upload.finish_with, await self._take_most(pieces)))
+        await self._finish(partial(self.upload.finish_with, *await self._take_most(pieces)))
 
-    async def _take_most(self, pieces: AsyncIterator[bytes]) -> bytes:
-        """Feeds all but the last, unfinished piece, which is returned."""
+    async def _take_most(self, pieces: AsyncIterator[bytes]) -> list[bytes]:
+        """Feeds all but the last pieces, which are too few for a turn, and returns them."""
         held: list[bytes] = []
         size = 0
         async for piece in pieces:
@@ -100,9 +102,9 @@ class Session:
             await self._services.quotas.prepare(self.imp.tenant)
             await self._pause(self._services.quotas.pause(self.imp.tenant, len(piece)))
             if size >= PIECE_BYTES or self._is_due():
-                await self._turn(partial(self.upload.feed, b"".join(held)))
+                await self._turn(partial(self.upload.feed, *_not_tiny(held)))
                 held, size = [], 0
-        return b"".join(held)
+        return _not_tiny(held)
 
     async def _turn(self, work: Callable[[], T]) -> T:
         """A turn of a thread, once there is room. Meanwhile the upload counts as alive, even if Kafka is slow."""
@@ -241,3 +243,9 @@ async def fail_import(op_log: OpLog, imp: Import, refusal: Refused) -> Refused:
     await op_log.applied(FailImport(imp.tenant, imp.id, error=Refusal.of(refusal).reason))
     refusal.import_id = imp.id  # type: ignore[attr-defined]
     return refusal
+
+
+def _not_tiny(pieces: list[bytes]) -> list[bytes]:
+    """The pieces as they are, because a copy of each byte costs more than some calls; put together if they are tiny."""
+    size = sum(map(len, pieces))
+    return pieces if size >= TINY_BYTES * len(pieces) else [b"".join(pieces)]
