@@ -53,6 +53,8 @@ class SparkSettings(_Section):
     driver_memory_mb: int = Field(default=1024, ge=512)
     bulk_chunks_per_batch: int = Field(default=128, ge=1)
     quick_chunks_per_batch: int = Field(default=512, ge=1)
+    upkeep_share: float = Field(default=0.25, gt=0, le=1)
+    """Merging files in the background takes this share of the machine's cores at most."""
     options: dict[str, SecretStr] = {}
     """Further settings of Spark, `spark.authenticate.secret` among them."""
 

@@ -60,6 +60,10 @@ class Places:
         """The tables that ever had sealed rows, by tenant and name."""
         return [(path.parent.name, path.name) for path in sorted(self.home.all_staged.glob("*/*"))]
 
+    def own_tables(self) -> list[Path]:
+        """The folders of all tables here: of accepted rows and of rejected ones."""
+        return [path for folder in (self.home.lake, self.home.errors) for path in sorted(folder.glob("*/*"))]
+
     def error_tables(self, tenant: str) -> list[str]:
         return sorted(path.name for path in (self.home.errors / checked_name("tenant", tenant)).glob("*"))
 

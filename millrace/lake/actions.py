@@ -1,5 +1,6 @@
 """The actions of Delta's log as values: JSON in, frozen values out, and back. Refuses unknown protocols."""
 
+import json
 import time
 import uuid
 from collections.abc import Mapping
@@ -95,10 +96,7 @@ class AddFile:
     def to_json(self, data_change: bool = True) -> Action:
         stats = self.stats
         if self.rows >= 0 and (stats is None or self.deletion_vector):
-            known = orjson.loads(stats) if stats else {}
-            stats = orjson.dumps(
-                {**known, "numRecords": self.rows, "tightBounds": self.deletion_vector is None}
-            ).decode()
+            stats = _with_bounds(stats, self.rows, is_tight=self.deletion_vector is None)
         add: Action = {
             "path": self.path,
             "partitionValues": dict(self.partition_values),
@@ -127,6 +125,17 @@ class AddFile:
             partition_values=_texts(add.get("partitionValues") or {}),
             tags=_texts(add["tags"]) if add.get("tags") else None,
         )
+
+
+def _with_bounds(stats: str | None, rows: int, is_tight: bool) -> str:
+    """The statistics with the number of rows, and whether their bounds are exact. Ours begin with both."""
+    beginning = f'{{"numRecords":{rows},"tightBounds":{str(is_tight).lower()}'
+    if stats is not None and stats.startswith(beginning):
+        return stats
+    # Other numbers stay as they are written: a bound of a decimal may have more digits than a double.
+    known = json.loads(stats, parse_float=orjson.Fragment, parse_int=orjson.Fragment) if stats else {}
+    others = {name: value for name, value in known.items() if name not in ("numRecords", "tightBounds")}
+    return orjson.dumps({"numRecords": rows, "tightBounds": is_tight, **others}).decode()
 
 
 def remove_action(file: AddFile, data_change: bool = True) -> Action:

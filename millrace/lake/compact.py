@@ -1,11 +1,11 @@
-"""Upkeep of a table. Compaction: small files and files with many deleted rows in, one new file with the same live rows out.
+"""Upkeep of a table. Compaction: small files and files with many deleted rows in, larger files with the same live rows out.
 Readers see no change. Rows that are deleted during the rewrite are deleted in the new file too. If a file disappears
 meanwhile, the attempt ends.
 
 Purging shrinks what a table keeps only to refuse late writes: it merges tombstone files, and drops tombstones and chunk ids
 that no late write can meet any more. The floor rises to their versions. It is a commit of its own."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from pyroaring import BitMap
 
 from millrace.lake.actions import AddFile, remove_action
 from millrace.lake.changes import declaration, file_actions
+from millrace.lake.core_share import CoreShare
 from millrace.lake.decide import Dead, TableContents, as_add
 from millrace.lake.deletion_vectors import dead_positions
 from millrace.lake.index import KeyIndex
@@ -26,12 +27,15 @@ from millrace.lake.store import Store
 from millrace.lake.stream_file import stream_data_file
 from millrace.lake.tombstones import MOST_MERGED_ROWS, MergedTombstones, Tombstones, due, merge
 
-SMALL_FILE_ROWS = 100_000
-MOST_SMALL_FILES = 50
 WORN_SHARE = 0.25
-# A rewrite holds in memory: the rows of one file, one row group, and the key hashes of all rows.
-MOST_ROWS = 1_000_000
+# Readers open files of about this size best.
 MOST_BYTES = 128 << 20
+# A rewrite holds in memory: one row group, and the key hashes of all rows, about 60 bytes each.
+MOST_ROWS = 4_000_000
+MOST_SMALL_FILES = 50
+# Files below a size, and how many of them are left alone. Merged files belong to a later tier, or to none. So a row is merged
+# three times at most, however much a table grows.
+TIERS = ((1 << 20, MOST_SMALL_FILES), (8 << 20, 7), (64 << 20, 7))
 MOST_ATTEMPTS = 100
 COMPACTED_PREFIX = "compacted"
 
@@ -42,19 +46,30 @@ MOST_CHUNK_IDS = 20_000
 
 
 def plan(snapshot: Snapshot) -> list[Rewrite]:
-    """The files that are worth a rewrite: many small files, and files with more than a quarter deleted."""
+    """The files that are worth a rewrite: many of one tier, and files with more than a quarter deleted."""
     known = [file for file in snapshot.files.values() if file.rows > 0]
     worn = [file for file in known if file.dead_rows > WORN_SHARE * file.rows]
-    small = [file for file in known if file.live_rows < SMALL_FILE_ROWS]
-    chosen = {file.path: file for file in (*worn, *(small if len(small) > MOST_SMALL_FILES else ()))}
-    return [group for group in _grouped(chosen.values()) if len(group) > 1 or group[0] in worn]
+    rewrites: list[Rewrite] = []
+    taken: set[str] = set()
+    smallest = 0
+    for limit, most in TIERS:
+        tier = [file for file in known if smallest <= _live_bytes(file) < limit and file.live_rows < MOST_ROWS // 2]
+        if len(tier) > most:
+            rewrites += [group for group in _grouped(tier) if len(group) > 1]
+            taken.update(file.path for group in rewrites for file in group)
+        smallest = limit
+    return rewrites + _grouped(file for file in worn if file.path not in taken)
 
 
-def run(store: Store, spec: TableSpec, rewrite: Rewrite) -> int | None:
+def _live_bytes(file: AddFile) -> float:
+    return file.size * file.live_rows / file.rows
+
+
+def run(store: Store, spec: TableSpec, rewrite: Rewrite, share: CoreShare | None = None) -> int | None:
     """The version that exchanged the files; None if another writer removed one of them first."""
     snapshot = load(store)
     planned = {file.path: dead_positions(store, file) for file in rewrite}
-    staged, beaten = _rewritten(store, spec, snapshot, rewrite, planned)
+    staged, beaten = _rewritten(store, spec, snapshot, rewrite, planned, share or CoreShare())
     for _ in range(MOST_ATTEMPTS):
         snapshot = refresh(store, snapshot)
         dead = _died_meanwhile(store, snapshot, rewrite, planned)
@@ -68,12 +83,17 @@ def run(store: Store, spec: TableSpec, rewrite: Rewrite) -> int | None:
 
 
 def _rewritten(
-    store: Store, spec: TableSpec, snapshot: Snapshot, rewrite: Rewrite, planned: dict[str, BitMap]
+    store: Store, spec: TableSpec, snapshot: Snapshot, rewrite: Rewrite, planned: dict[str, BitMap], share: CoreShare
 ) -> tuple[StagedFile, Dead]:
     # Written in the table's present shape: old files may hold dropped columns and narrower types.
-    tables = (read_in_shape(store, snapshot, file, planned[file.path]) for file in rewrite)
     schema = arrow_schema(snapshot.metadata.schema_json) if snapshot.metadata else pa.schema([])
-    return stream_data_file(store, schema, tables, spec.key, COMPACTED_PREFIX)
+
+    def tables() -> Iterator[pa.Table]:
+        for file in rewrite:
+            yield read_in_shape(store, snapshot, file, planned[file.path])
+            share.rest()
+
+    return stream_data_file(store, schema, tables(), spec.key, COMPACTED_PREFIX)
 
 
 def _exchange(
@@ -103,12 +123,12 @@ def _died_meanwhile(store: Store, snapshot: Snapshot, rewrite: Rewrite, planned:
 
 def _grouped(files: Iterable[AddFile]) -> list[Rewrite]:
     groups: list[list[AddFile]] = []
-    rows = size = 0
+    rows, size = 0, 0.0
     for file in files:
-        rows, size = rows + file.live_rows, size + file.size
+        rows, size = rows + file.live_rows, size + _live_bytes(file)
         if not groups or rows > MOST_ROWS or size > MOST_BYTES:
             groups.append([])
-            rows, size = file.live_rows, file.size
+            rows, size = file.live_rows, _live_bytes(file)
         groups[-1].append(file)
     return [tuple(group) for group in groups]
 

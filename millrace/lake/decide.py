@@ -12,7 +12,8 @@ import numpy.typing as npt
 from millrace.lake.actions import AddFile, Transaction, now_ms
 from millrace.lake.deletion_vectors import dead_positions
 from millrace.lake.index import Hits, KeyIndex
-from millrace.lake.keys import KeyFile, hash_ranges
+from millrace.lake.key_merge import hash_ranges
+from millrace.lake.keys import KeyFile
 from millrace.lake.log import Snapshot
 from millrace.lake.sidecar import StagedFile
 from millrace.lake.state import NO_FLOOR
@@ -91,7 +92,7 @@ def decide_keyed(known: TableContents, staged: Sequence[StagedFile]) -> Decision
     files = [file for file in _distinct(staged) if file.path not in known.snapshot.files and file.rows]
     graves = [name for name in dict.fromkeys(file.tombstones for file in staged) if name and name not in known.listed]
     decision = Decision(added=files)
-    sources = [known.index.sidecar(as_add(file)) for file in files] + known.tombstones.read(graves)
+    sources = [known.index.staged(as_add(file)) for file in files] + known.tombstones.read(graves)
     if not sources:
         return decision
     effective = np.zeros(len(sources), dtype=bool)
@@ -145,7 +146,7 @@ def decide_keyless(snapshot: Snapshot, staged: Sequence[StagedFile], floor: int 
 
 
 def as_add(file: StagedFile) -> AddFile:
-    return AddFile(file.path, file.size, file.rows, now_ms())
+    return AddFile(file.path, file.size, file.rows, now_ms(), stats=file.stats)
 
 
 def _distinct(staged: Sequence[StagedFile]) -> list[StagedFile]:

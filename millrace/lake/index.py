@@ -1,10 +1,10 @@
 """Finds the rows of keys: sorted key hashes in, (file, position, version) out. Sidecars are the source. Merged runs are a
-cache of them in levels, so that few files are searched. Hits in files that are not live are ignored.
+cache of them in levels, so that few files are searched. Hits in files that are not live are ignored. A damaged run is
+dropped, a damaged sidecar is made again from the rows of its file.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +14,23 @@ import pyarrow.parquet as pq
 from millrace.lake.actions import AddFile
 from millrace.lake.apart import rows_apart
 from millrace.lake.bounds import too_large
+from millrace.lake.core_share import CoreShare
+from millrace.lake.key_format import read_keys, write_keys
+from millrace.lake.key_merge import FAN_IN, MergeSource, due_for_merge, merge_keys
+from millrace.lake.key_pages import DamagedKeys
 from millrace.lake.keyhash import hash_keys
-from millrace.lake.keys import FAN_IN, RUNS_FOLDER, KeyFile, by_level, merge_keys, read_keys, sidecar_name, write_keys
+from millrace.lake.keys import RUNS_FOLDER, KeyFile, sidecar_name
 from millrace.lake.log import Snapshot
+from millrace.lake.long_work import announce
 from millrace.lake.matching import Hashes, WantedHashes
 from millrace.lake.schema import VERSION_COLUMN
 from millrace.lake.sidecar import sorted_keys
 from millrace.lake.store import Store
+from millrace.model.errors import Corrupt
+from millrace.observe import log
+
+# So much of mapped key files may stay in a process. What is read beyond it comes from the page cache.
+MOST_MAPPED_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,21 +47,16 @@ class Hits:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Source:
-    keys: KeyFile
-    # For each covered file its number among the live files; -1 if it is not live or another source covers it.
-    numbers: npt.NDArray[np.int64]
-    live_rows: int
-
-    def answered(self) -> list[str]:
-        return [path for path, number in zip(self.keys.files, self.numbers, strict=True) if number >= 0]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class _Selection:
+    """Key files that cover all files of one version."""
+
     version: int
-    paths: list[str]
-    sources: list[_Source]
+    runs: list[KeyFile]
+    sidecars: dict[str, KeyFile]
+
+    @property
+    def key_files(self) -> list[KeyFile]:
+        return [*self.runs, *self.sidecars.values()]
 
 
 class KeyIndex:
@@ -62,14 +67,19 @@ class KeyIndex:
         self._key = list(key)
         self._sidecars: dict[str, KeyFile] = {}
         self._runs: dict[str, KeyFile] | None = None
+        # Files that runs cover. One that several of them cover may be missing here: then its sidecar is asked as well.
+        self._covered: set[str] = set()
         self._selection: _Selection | None = None
 
     def find(
         self, snapshot: Snapshot, h1: npt.NDArray[np.uint64], h2: npt.NDArray[np.uint64]
     ) -> tuple[list[str], Hits]:
-        """The snapshot's paths, and its rows with these keys (sorted by h1), deleted rows included."""
-        selection, sought = self._select(snapshot), WantedHashes(h1)
-        return selection.paths, _joined([_probe(source, sought, h2) for source in selection.sources])
+        """The snapshot's rows with these keys (sorted by h1), deleted rows included, and the paths of their files."""
+        while True:
+            try:
+                return self._find(snapshot, h1, h2)
+            except DamagedKeys as damage:
+                self._mend(damage.name, snapshot)
 
     def sidecar(self, file: AddFile) -> KeyFile:
         """The file's sidecar. A lost or damaged one is made again from the file's rows."""
@@ -77,67 +87,160 @@ class KeyIndex:
         if known is None:
             known = read_keys(self._store, sidecar_name(file.name))
             if known is None or known.files != (file.path,):
+                announce(file.rows)
                 known = _sidecar_of_foreign(self._store, file, self._key)
             self._sidecars[file.path] = known
         return known
 
-    def tidy(self, snapshot: Snapshot, most_rows: int | None = None, *, in_passing: bool = False) -> None:
+    def staged(self, file: AddFile) -> KeyFile:
+        """The sidecar of a file that is to be added, with all its pages checked."""
+        keys = self.sidecar(file)
+        try:
+            keys.check()
+        except DamagedKeys:
+            keys = self._sidecars[file.path] = _sidecar_of_foreign(self._store, file, self._key)
+        return keys
+
+    def tidy(
+        self,
+        snapshot: Snapshot,
+        most_rows: int | None = None,
+        *,
+        in_passing: bool = False,
+        share: CoreShare | None = None,
+    ) -> None:
         """Merges full levels, up to the limit, and deletes runs that are no longer used.
 
-        `in_passing`: called within a commit. Then it does nothing unless there is something to merge."""
-        selection = self._select(snapshot)
-        if in_passing and _due(selection.sources, most_rows) is None:
-            return
-        self._runs = None
-        selection = self._select(snapshot, again=True)
-        while (due := _due(selection.sources, most_rows)) is not None:
-            answered = frozenset(path for source in due for path in source.answered())
-            name = merge_keys(self._store, [source.keys for source in due], answered)
+        `in_passing`: called within a commit. Then it looks at small key files only."""
+        limit = most_rows if in_passing else None
+        if not in_passing or due_for_merge(self._sources(snapshot, limit), most_rows) is not None:
+            self._list_runs()
+        while (due := due_for_merge(self._sources(snapshot, limit), most_rows)) is not None:
+            answered = frozenset(path for source in due for path in source.answered)
+            try:
+                name = merge_keys(self._store, [source.keys for source in due], answered, share)
+            except DamagedKeys as damage:
+                self._mend(damage.name, snapshot)
+                continue
             merged = read_keys(self._store, name)
             if merged is None:
                 return
-            self._open_runs()[name] = merged
             self._forget(source.keys.name for source in due if source.keys.name != name)
-            selection = self._select(snapshot, again=True)
-        used = {source.keys.name for source in selection.sources}
-        self._forget([name for name in self._open_runs() if name not in used])
+            self._set_runs({**self._open_runs(), name: merged})
+        if not in_passing:
+            used = {source.keys.name for source in self._sources(snapshot)}
+            self._forget([name for name in self._open_runs() if name not in used])
+
+    @property
+    def pages_read(self) -> int:
+        """Distinct pages of open key files that were read and checked."""
+        return sum(keys.pages.reads for keys in (self._runs or {}).values() if keys.pages is not None)
 
     def reopen(self) -> None:
         """Lists the runs again, after another process has merged."""
-        self._runs = self._selection = None
+        self._runs, self._covered, self._selection = None, set(), None
+
+    def _find(
+        self, snapshot: Snapshot, h1: npt.NDArray[np.uint64], h2: npt.NDArray[np.uint64]
+    ) -> tuple[list[str], Hits]:
+        selection, sought = self._select(snapshot), WantedHashes(h1)
+        found = _FoundFiles(snapshot)
+        hits = _joined([found.hits(keys, *keys.find(sought, h2)) for keys in selection.key_files])
+        if sum(keys.h1.nbytes for keys in selection.runs) > MOST_MAPPED_BYTES // 4:
+            for keys in selection.runs:
+                keys.release()
+        return found.paths, hits
+
+    def _mend(self, name: str, snapshot: Snapshot) -> None:
+        """Drops a damaged run: the sidecars of its files serve instead. Makes a damaged sidecar again."""
+        log("key_file_damaged", table=self._store.where, file=name)
+        if name in self._open_runs():
+            self._forget([name])
+            return
+        damaged = [path for path, keys in self._sidecars.items() if keys.name == name and path in snapshot.files]
+        if not damaged:
+            path = self._store.path(name)
+            raise Corrupt(f"The key file {path} is damaged.", remedy="Delete it: it is made again from the rows.")
+        for path in damaged:
+            self._sidecars[path] = _sidecar_of_foreign(self._store, snapshot.files[path], self._key)
+        self._selection = None
 
     def _forget(self, names: Iterable[str | None]) -> None:
-        runs = self._open_runs()
-        for name in list(names):
-            if name in runs:
-                del runs[name]
-                self._store.delete(name)
+        gone = [name for name in names if name in self._open_runs()]
+        for name in gone:
+            self._store.delete(name)
+        self._set_runs({name: keys for name, keys in self._open_runs().items() if name not in gone})
 
     def _open_runs(self) -> dict[str, KeyFile]:
-        if self._runs is None:
-            listed = [entry.name for entry in self._store.list(RUNS_FOLDER)]
-            self._runs = {name: keys for name in listed if (keys := read_keys(self._store, name)) is not None}
-        return self._runs
+        return self._list_runs() if self._runs is None else self._runs
 
-    def _select(self, snapshot: Snapshot, again: bool = False) -> _Selection:
-        if self._selection is not None and self._selection.version == snapshot.version and not again:
+    def _list_runs(self) -> dict[str, KeyFile]:
+        """Opens runs that others have made, and forgets those that are gone."""
+        known, found = self._runs or {}, {}
+        for entry in self._store.list(RUNS_FOLDER):
+            keys = known.get(entry.name) or read_keys(self._store, entry.name)
+            if keys is not None:
+                found[entry.name] = keys
+        return self._set_runs(found)
+
+    def _set_runs(self, runs: dict[str, KeyFile]) -> dict[str, KeyFile]:
+        before = self._runs or {}
+        for name in before.keys() - runs.keys():
+            self._covered.difference_update(before[name].files)
+        for name in runs.keys() - before.keys():
+            self._covered.update(runs[name].files)
+        self._runs, self._selection = runs, None
+        return runs
+
+    def _select(self, snapshot: Snapshot) -> _Selection:
+        if self._selection is not None and self._selection.version == snapshot.version:
             return self._selection
-        paths = list(snapshot.files)
-        open_files = {path: number for number, path in enumerate(paths)}
-        sources = []
-        for run in sorted(self._open_runs().values(), key=len, reverse=True):
-            numbers = [open_files.pop(path, -1) for path in run.files]
-            if max(numbers, default=-1) >= 0:
-                live_rows = sum(snapshot.files[paths[number]].rows for number in numbers if number >= 0)
-                sources.append(_Source(run, np.array(numbers, dtype=np.int64), live_rows))
+        runs = self._open_runs().values()
+        used = [run for run in runs if any(path in snapshot.files for path in run.files)]
+        open_files = sorted(snapshot.files.keys() - self._covered)
         if len(open_files) > len(self._sidecars) + FAN_IN:
             self._store.prefetch([sidecar_name(snapshot.files[path].name) for path in open_files])
-        for path, number in open_files.items():
-            keys = self.sidecar(snapshot.files[path])
-            sources.append(_Source(keys, np.array([number], dtype=np.int64), len(keys)))
-        self._sidecars = {path: self._sidecars[path] for path in open_files}
-        self._selection = _Selection(snapshot.version, paths, sources)
+        self._sidecars = {path: self.sidecar(snapshot.files[path]) for path in open_files}
+        self._selection = _Selection(snapshot.version, used, dict(self._sidecars))
         return self._selection
+
+    def _sources(self, snapshot: Snapshot, most_rows: int | None = None) -> list[MergeSource]:
+        """The key files in use, the longest first; none that is longer than the limit."""
+        taken: set[str] = set()
+        sources = []
+        for keys in sorted(self._select(snapshot).key_files, key=len, reverse=True):
+            if most_rows is None or len(keys) <= most_rows:
+                answered = [path for path in keys.files if path in snapshot.files and path not in taken]
+                taken.update(answered)
+                if answered:
+                    rows = sum(snapshot.files[path].rows for path in answered) if len(keys.files) > 1 else len(keys)
+                    sources.append(MergeSource(keys, answered, rows))
+        return sources
+
+
+class _FoundFiles:
+    """Numbers the live files that have hits. If several key files cover a file, the first one gives its hits: each of them
+    has all."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._files = snapshot.files
+        self._known: dict[str, tuple[KeyFile, int]] = {}
+
+    @property
+    def paths(self) -> list[str]:
+        return list(self._known)
+
+    def hits(self, keys: KeyFile, key: npt.NDArray[np.intp], row: npt.NDArray[np.intp]) -> Hits:
+        used, which = np.unique(keys.files_of(row), return_inverse=True)
+        numbers = np.array([self._number(keys, keys.files[file]) for file in used.tolist()], dtype=np.int64)
+        file = numbers[which]
+        return Hits(key, file, keys.position[row], keys.version[row]).where(file >= 0)
+
+    def _number(self, keys: KeyFile, path: str) -> int:
+        if path not in self._files:
+            return -1
+        source, number = self._known.setdefault(path, (keys, len(self._known)))
+        return number if source is keys else -1
 
 
 def make_sidecar(store: Store, file: AddFile, key: Sequence[str]) -> KeyFile:
@@ -163,17 +266,8 @@ def _sidecar_of_foreign(store: Store, file: AddFile, key: Sequence[str]) -> KeyF
 
 def _written(store: Store, file: AddFile, hashes: tuple[Hashes, Hashes], versions: pa.ChunkedArray) -> KeyFile:
     keys = replace(sorted_keys(hashes, versions)[0], files=(file.path,))
-    write_keys(store, sidecar_name(file.name), keys)
+    write_keys(store, sidecar_name(file.name), keys, filtered=True)
     return keys
-
-
-def _probe(source: _Source, sought: WantedHashes, h2: npt.NDArray[np.uint64]) -> Hits:
-    keys = source.keys
-    key, row = sought.pairs(keys.h1)
-    same = keys.h2[row] == h2[key]
-    key, row = key[same], row[same]
-    file = source.numbers[keys.files_of(row)]
-    return Hits(key, file, keys.position[row], keys.version[row]).where(file >= 0)
 
 
 def _joined(parts: Sequence[Hits]) -> Hits:
@@ -181,25 +275,3 @@ def _joined(parts: Sequence[Hits]) -> Hits:
         none = np.empty(0, dtype=np.int64)
         return Hits(none, none, none.astype(np.uint32), none)
     return Hits(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(Hits)))
-
-
-def _due(sources: Sequence[_Source], most_rows: int | None) -> list[_Source] | None:
-    """The key files to merge next: a full level, or a run that mostly covers removed files."""
-    for level in by_level(sources, lambda source: source.live_rows):
-        group = _fitting(level, most_rows)
-        if len(group) >= FAN_IN:
-            return group
-    hollow = [source for source in sources if 2 * len(source.answered()) < len(source.numbers)]
-    return _fitting(hollow, most_rows)[:1] or None
-
-
-def _fitting(sources: Sequence[_Source], most_rows: int | None) -> list[_Source]:
-    """The smallest files whose sum is within the limit."""
-    ordered = sorted(sources, key=lambda source: len(source.keys))
-    if most_rows is None:
-        return ordered
-    return [
-        source
-        for source, rows in zip(ordered, accumulate(len(s.keys) for s in ordered), strict=True)
-        if rows <= most_rows
-    ]

@@ -1,66 +1,169 @@
 """Key files: the sorted key hashes of one data file (its sidecar) or of many (a merged run), with position and version.
-Arrays in, an immutable file out, and back as memory maps. A damaged file counts as missing.
+Wanted key hashes in, the rows that have them out. Of a large file few pages are read, and each is checked before its first
+use.
 """
 
 import hashlib
 import mmap
-import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 
-from millrace.lake.store import Store
+from millrace.lake.key_filter import WORDS, blocks_of, may_have
+from millrace.lake.key_pages import PAGE_BYTES, CheckedPages
+from millrace.lake.matching import SEARCH_COST, WantedHashes, found
 
 KEYS_FOLDER = "_millrace/keys"
 RUNS_FOLDER = "_millrace/runs"
-# This many key files of one level are merged into one of the next.
-FAN_IN = 8
-LOWEST_LEVEL_ROWS = 4096
-# Rows per step of a merge. It bounds the memory, however long the runs are.
-MERGE_BLOCK_ROWS = 1 << 19
+FENCE_ROWS = PAGE_BYTES // 8
+# Wanted keys whose pages are copied together.
+PROBED_AT_ONCE = 2048
+# If so few pages lie between the wanted keys, for each of them, all these pages are searched where they are.
+DENSE_PAGES = 4
+# If so many of a few wanted keys pass the filter, the others are not asked for.
+_SAMPLE, _MOST_PASSING = 64, 0.5
 
-Source = TypeVar("Source")
+COLUMNS = (("h1", "<u8"), ("h2", "<u8"), ("version", "<i8"), ("position", "<u4"), ("file", "<u4"))
+_FOUND_COLUMNS = ("version", "position", "file")
 
-_MAGIC = b"MRKEYS01"
-_HEADER = struct.Struct("<8sQ")
-_SIDECAR_HEADER = 64 << 10
-_COLUMNS = (("h1", "<u8"), ("h2", "<u8"), ("version", "<i8"), ("position", "<u4"), ("file", "<u4"))
+U64 = npt.NDArray[np.uint64]
+Rows = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyFile:
-    """Rows sorted by `h1`. A key occurs at most once per data file. `file` is an index into `files`."""
+    """Rows sorted by `h1`. A key occurs at most once per data file. `file` is an index into `files`. `pages` is None if there
+    is nothing to check: all was checked when it was opened, or the file has no checksums."""
 
     files: tuple[str, ...]
-    h1: npt.NDArray[np.uint64]
-    h2: npt.NDArray[np.uint64]
+    h1: U64
+    h2: U64
     version: npt.NDArray[np.int64]
     position: npt.NDArray[np.uint32]
     file: npt.NDArray[np.uint32] | None = None
     name: str | None = None
+    pages: CheckedPages | None = None
+    fences: U64 | None = None
+    filter: npt.NDArray[np.uint32] | None = None
+    is_old: bool = False
 
     def __len__(self) -> int:
         return len(self.h1)
 
-    def files_of(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.uint32]:
+    def files_of(self, rows: Rows) -> npt.NDArray[np.uint32]:
         return np.zeros(len(rows), dtype=np.uint32) if self.file is None else self.file[rows]
 
     def part(self, rows: slice | npt.NDArray[np.bool_]) -> "KeyFile":
-        """Some of the rows; a view of them if they are a slice."""
+        """Some of the rows; a view of them if they are a slice. They are checked."""
+        if self.pages is not None and isinstance(rows, slice):
+            for column, _ in columns_for(self.files):
+                self.pages.check_range(column, rows.start, rows.stop)
         file = None if self.file is None else self.file[rows]
         return KeyFile(
             self.files, self.h1[rows], self.h2[rows], self.version[rows], self.position[rows], file, self.name
         )
 
+    def find(self, sought: WantedHashes, h2: U64) -> tuple[Rows, Rows]:
+        """The pairs of wanted keys and rows with the same hashes. Of a large file it reads few pages."""
+        if self.pages is None or self.fences is None:
+            key, row = sought.pairs(self.h1)
+        elif len(self) > SEARCH_COST * len(sought.hashes):
+            key, row = self._search(self.pages, self.fences, sought.hashes, h2)
+        else:
+            key, row = self._compare(self.pages, self.fences, sought)
+        self._check_rows(("h2",), row)
+        same = self.h2[row] == h2[key]
+        key, row = key[same], row[same]
+        self._check_rows(_FOUND_COLUMNS, row)
+        return key, row
+
+    def checked_files(self, start: int, end: int) -> npt.NDArray[np.uint32]:
+        """The numbers of the files of some rows."""
+        assert self.file is not None
+        if self.pages is not None:
+            self.pages.check_range("file", start, end)
+        return self.file[start:end]
+
+    def check(self) -> None:
+        """Reads all of it. DamagedKeys if it is not what was written."""
+        if self.pages is not None:
+            self.pages.check_all()
+
     def release(self) -> None:
         """Frees the mapped pages that were read. They stay in the page cache and come back from there."""
+        self.advise(mmap.MADV_DONTNEED)
+
+    def read_in_order(self) -> None:
+        """Announces that all of it will be read, from the beginning to the end."""
+        self.advise(mmap.MADV_SEQUENTIAL)
+
+    def _compare(self, pages: CheckedPages, fences: U64, sought: WantedHashes) -> tuple[Rows, Rows]:
+        """For many keys: all rows in their range."""
+        ours = sought.hashes
+        if not len(ours) or not len(self):
+            return sought.pairs(self.h1)
+        first = max(0, int(np.searchsorted(fences, ours[0])) - 1) * FENCE_ROWS
+        end = min(len(self), int(np.searchsorted(fences, ours[-1], side="right")) * FENCE_ROWS)
+        pages.check_range("h1", first, end)
+        key, row = sought.pairs(self.h1[first:end])
+        return key, row + first
+
+    def _search(self, pages: CheckedPages, fences: U64, wanted: U64, h2: U64) -> tuple[Rows, Rows]:
+        """For few keys: only the pages where they would be."""
+        asked = self._passing(pages, wanted, h2)
+        key_parts, row_parts = [asked[:0]], [asked[:0]]
+        for start in range(0, len(asked), PROBED_AT_ONCE):
+            some = asked[start : start + PROBED_AT_ONCE]
+            first = np.maximum(np.searchsorted(fences, wanted[some]) - 1, 0)
+            last = np.maximum(np.searchsorted(fences, wanted[some], side="right") - 1, first)
+            if last[-1] - first[0] < DENSE_PAGES * len(some):
+                begin, end = int(first[0]) * FENCE_ROWS, min(len(self), (int(last[-1]) + 1) * FENCE_ROWS)
+                pages.check_range("h1", begin, end)
+                key, row = found(wanted[some], self.h1[begin:end])
+                row = row + begin
+            else:
+                near = _between(first, last)
+                pages.check_pages("h1", near)
+                rows = (near[:, None] * FENCE_ROWS + np.arange(FENCE_ROWS)).ravel()
+                rows = rows[: np.searchsorted(rows, len(self))]
+                key, at = found(wanted[some], self.h1[rows])
+                row = rows[at]
+            key_parts.append(some[key])
+            row_parts.append(row)
+        return np.concatenate(key_parts), np.concatenate(row_parts)
+
+    def _passing(self, pages: CheckedPages, wanted: U64, h2: U64) -> Rows:
+        every = np.arange(len(wanted))
+        if self.filter is None:
+            return every
+        blocks = blocks_of(wanted, len(self.filter) // WORDS)
+        for asked in (every[:: max(1, len(every) // _SAMPLE)], every):
+            pages.check_rows("filter", blocks[asked] * WORDS)
+            passing = may_have(self.filter, blocks[asked], h2[asked])
+            if len(asked) > 1 and np.count_nonzero(passing) > _MOST_PASSING * len(asked):
+                return every
+        return every[passing]
+
+    def _check_rows(self, columns: Sequence[str], rows: Rows) -> None:
+        if self.pages is not None:
+            for column in columns:
+                if getattr(self, column) is not None:
+                    self.pages.check_rows(column, rows)
+
+    def advise(self, advice: int, start: int = 0) -> None:
+        """Tells the kernel how the mapped file is going to be read, from an offset on."""
         content: Any = self.h1.base
         if isinstance(content, memoryview) and isinstance(content.obj, mmap.mmap):
-            content.obj.madvise(mmap.MADV_DONTNEED)
+            content.obj.madvise(advice, start, len(content) - start)
+
+
+def _between(first: Rows, last: Rows) -> Rows:
+    """All numbers from each first to its last, once each and in order."""
+    counts = last - first + 1
+    return np.unique(np.arange(counts.sum()) + np.repeat(first - np.cumsum(counts) + counts, counts))
 
 
 def sidecar_name(data_file: str) -> str:
@@ -73,138 +176,5 @@ def run_name(files: Sequence[str]) -> str:
     return f"{RUNS_FOLDER}/{digest}.keys"
 
 
-def write_keys(store: Store, name: str, keys: KeyFile) -> None:
-    with store.creating(name) as file:
-        file.write(_header(keys.files, len(keys)))
-        for column, _ in _columns_for(keys.files):
-            file.write(np.ascontiguousarray(getattr(keys, column)).data)
-            file.write(bytes(-file.tell() % 8))
-
-
-def read_keys(store: Store, name: str) -> KeyFile | None:
-    """None if the file is missing, truncated or not a key file."""
-    try:
-        content = store.map(name)
-    except FileNotFoundError:
-        return None
-    if len(content) < _HEADER.size:
-        return None
-    magic, length = _HEADER.unpack(content[: _HEADER.size])
-    # Only a run, which this machine wrote, names many files.
-    longest = len(content) if name.startswith(RUNS_FOLDER) else _SIDECAR_HEADER
-    if magic != _MAGIC or length > min(longest, len(content) - _HEADER.size):
-        return None
-    try:
-        header = orjson.loads(content[_HEADER.size : _HEADER.size + length])
-        files, rows = tuple(header["files"]), int(header["rows"])
-        offsets, end = _layout(files, rows)
-    except (ValueError, LookupError, TypeError, OverflowError):
-        return None
-    if len(content) != end or rows < 0:
-        return None
-    arrays: dict[str, Any] = {
-        column: np.frombuffer(content, dtype=kind, count=rows, offset=offsets[column])
-        for column, kind in _columns_for(files)
-    }
-    return KeyFile(files=files, name=name, **arrays)
-
-
-def merge_keys(store: Store, sources: Sequence[KeyFile], live: frozenset[str]) -> str:
-    """Writes the sources' rows of live files as one run, and returns its name."""
-    files = tuple(sorted({file for source in sources for file in source.files if file in live}))
-    number = {file: index for index, file in enumerate(files)}
-    # Two runs may overlap: then a file is in several sources, and the first one gives its rows.
-    taken: set[str] = set()
-    renumbered = []
-    for source in sources:
-        mapping = np.array([number[f] if f in number and f not in taken else -1 for f in source.files], dtype=np.int32)
-        taken.update(source.files)
-        renumbered.append(mapping)
-    kept = [_kept_rows(source, mapping) for source, mapping in zip(sources, renumbered, strict=True)]
-    name = run_name(files)
-    with store.creating(name) as target:
-        _merge_into(target, files, sources, renumbered, sum(kept))
-    return name
-
-
-def _kept_rows(source: KeyFile, mapping: npt.NDArray[np.int32]) -> int:
-    if source.file is None:
-        return len(source) if mapping[0] >= 0 else 0
-    if (mapping >= 0).all():
-        return len(source)
-    blocks = (source.file[start : start + MERGE_BLOCK_ROWS] for start in range(0, len(source), MERGE_BLOCK_ROWS))
-    return sum(int(np.count_nonzero(mapping[block] >= 0)) for block in blocks)
-
-
-def _merge_into(
-    target: BinaryIO,
-    files: tuple[str, ...],
-    sources: Sequence[KeyFile],
-    renumbered: Sequence[npt.NDArray[np.int32]],
-    rows: int,
-) -> None:
-    offsets, end = _layout(files, rows)
-    target.write(_header(files, rows))
-    target.truncate(end)
-    written = 0
-    for parts in hash_ranges(sources, MERGE_BLOCK_ROWS):
-        block = _merge_block(parts, renumbered)
-        for column, kind in _columns_for(files):
-            target.seek(offsets[column] + written * np.dtype(kind).itemsize)
-            target.write(block[column].astype(kind, copy=False).data)
-        written += len(block["h1"])
-        for source in sources:
-            source.release()
-
-
-def by_level(sources: Iterable[Source], rows: Callable[[Source], int]) -> list[list[Source]]:
-    """The sources of each level, the lowest level first. A level has files of similar size."""
-    levels: dict[int, list[Source]] = {}
-    for source in sources:
-        level, size = 0, rows(source)
-        while size > LOWEST_LEVEL_ROWS:
-            level, size = level + 1, size // FAN_IN
-        levels.setdefault(level, []).append(source)
-    return [levels[level] for level in sorted(levels)]
-
-
-def hash_ranges(sources: Sequence[KeyFile], most_rows: int) -> Iterator[list[KeyFile]]:
-    """Views of all sources, one range of hashes after the other, each of about `most_rows` rows in total. All rows of a key
-    are in one range. Hashes are uniform, so equal ranges are equal work."""
-    count = max(1, -(-sum(len(source) for source in sources) // most_rows))
-    bounds = np.array([(part << 64) // count for part in range(1, count)], dtype=np.uint64)
-    cuts = [[0, *np.searchsorted(source.h1, bounds).tolist(), len(source)] for source in sources]
-    for part in range(count):
-        yield [source.part(slice(cut[part], cut[part + 1])) for source, cut in zip(sources, cuts, strict=True)]
-
-
-def _merge_block(parts: Sequence[KeyFile], renumbered: Sequence[npt.NDArray[np.int32]]) -> dict[str, npt.NDArray[Any]]:
-    pieces: list[dict[str, npt.NDArray[Any]]] = []
-    for part, mapping in zip(parts, renumbered, strict=True):
-        file = np.repeat(mapping, len(part)) if part.file is None else mapping[part.file]
-        piece = {column: file if column == "file" else getattr(part, column) for column, _ in _COLUMNS}
-        keep = file >= 0
-        pieces.append(piece if keep.all() else {column: values[keep] for column, values in piece.items()})
-    joined = {column: np.concatenate([piece[column] for piece in pieces]) for column, _ in _COLUMNS}
-    # A stable sort of a few sorted pieces is a merge.
-    order = np.argsort(joined["h1"], kind="stable")
-    return {column: values[order] for column, values in joined.items()}
-
-
-def _columns_for(files: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    return _COLUMNS if len(files) != 1 else _COLUMNS[:-1]
-
-
-def _header(files: Sequence[str], rows: int) -> bytes:
-    header = orjson.dumps({"files": list(files), "rows": rows})
-    header += b" " * (-(_HEADER.size + len(header)) % 8)
-    return _HEADER.pack(_MAGIC, len(header)) + header
-
-
-def _layout(files: Sequence[str], rows: int) -> tuple[dict[str, int], int]:
-    offsets, end = {}, len(_header(files, rows))
-    for column, kind in _columns_for(files):
-        offsets[column] = end
-        end += rows * np.dtype(kind).itemsize
-        end += -end % 8
-    return offsets, end
+def columns_for(files: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    return COLUMNS if len(files) != 1 else COLUMNS[:-1]

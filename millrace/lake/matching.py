@@ -23,20 +23,20 @@ class WantedHashes:
     """Sorted hashes, possibly repeated, to look for in several lists."""
 
     def __init__(self, hashes: Hashes) -> None:
-        self._hashes = hashes
+        self.hashes = hashes
 
     def pairs(self, others: Hashes) -> tuple[Rows, Rows]:
         """All pairs of indices with equal hashes: of our hashes and of the others, which are also sorted."""
-        ours = self._hashes
+        ours = self.hashes
         if not len(ours) or not len(others):
             none = np.empty(0, dtype=np.intp)
             return none, none
         if len(others) > SEARCH_COST * len(ours):
-            return _found(ours, others)
+            return found(ours, others)
         first = int(np.searchsorted(others, ours[0]))
         within = others[first : int(np.searchsorted(others, ours[-1], side="right"))]
         left = self._sifted(within)
-        part, our = _found(within[left], ours)
+        part, our = found(within[left], ours)
         return our, left[part] + first
 
     def _sifted(self, others: Hashes) -> Rows:
@@ -51,24 +51,24 @@ class WantedHashes:
     @cached_property
     def _places(self) -> int:
         """A power of two."""
-        return min(MOST_PLACES, 1 << (PLACES_PER_HASH * len(self._hashes)).bit_length())
+        return min(MOST_PLACES, 1 << (PLACES_PER_HASH * len(self.hashes)).bit_length())
 
     @cached_property
     def _shift(self) -> np.uint64:
-        return np.uint64((int(self._hashes[-1] - self._hashes[0]) // self._places).bit_length())
+        return np.uint64((int(self.hashes[-1] - self.hashes[0]) // self._places).bit_length())
 
     @cached_property
     def _coarse(self) -> npt.NDArray[np.bool_]:
-        return _sieve(self._leading(self._hashes))
+        return _sieve(self._leading(self.hashes))
 
     @cached_property
     def _fine(self) -> npt.NDArray[np.bool_]:
-        return _sieve(self._trailing(self._hashes), self._places)
+        return _sieve(self._trailing(self.hashes), self._places)
 
     # Signed integers, because numpy copies an unsigned index before use.
 
     def _leading(self, hashes: Hashes) -> Places:
-        places: Places = ((hashes - self._hashes[0]) >> self._shift).view(np.int64)
+        places: Places = ((hashes - self.hashes[0]) >> self._shift).view(np.int64)
         return places
 
     def _trailing(self, hashes: Hashes) -> Places:
@@ -81,7 +81,8 @@ def _sieve(taken: Places, places: int | None = None) -> npt.NDArray[np.bool_]:
     return sieve
 
 
-def _found(probes: Hashes, among: Hashes) -> tuple[Rows, Rows]:
+def found(probes: Hashes, among: Hashes) -> tuple[Rows, Rows]:
+    """All pairs of indices with equal hashes. `among` is sorted."""
     at = np.searchsorted(among, probes)
     probe = np.flatnonzero(at < len(among))
     at = at[probe]

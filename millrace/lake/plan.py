@@ -14,11 +14,13 @@ from millrace.lake.changes import Rewrites, declaration, file_actions
 from millrace.lake.decide import Decision, TableContents, as_add, decide_keyed, decide_keyless
 from millrace.lake.index import KeyIndex
 from millrace.lake.log import Snapshot
+from millrace.lake.long_work import announce
 from millrace.lake.read import rows_up_to
 from millrace.lake.reshape import Reshape
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedFile, write_data_file
 from millrace.lake.state import NO_FLOOR, TableState
+from millrace.lake.statistics import file_statistics
 from millrace.lake.store import Store
 from millrace.lake.target import Lineage, TableTarget
 from millrace.lake.tombstones import Tombstones, due, merge
@@ -137,8 +139,15 @@ class Planner:
             way = TableState.of(known.snapshot.metadata).definition, target.definition.fingerprint
             anew = self._anew.setdefault(way, Rewrites(rows=target.reshape.rows))
             anew = replace(anew, paths=self._misshapen(known.snapshot, target.reshape))
-        added = [as_add(file) for file in decision.added]
+            announce(sum(known.snapshot.files[path].rows for path in anew.paths))
+        added = [as_add(self._with_statistics(file)) for file in decision.added]
         return file_actions(self._store, known.snapshot, target.spec, added, decision.dead, anew=anew)
+
+    def _with_statistics(self, file: StagedFile) -> StagedFile:
+        """A file that came here sealed, or from another table, has none yet."""
+        if file.stats is not None or not self._store.may_tell(file.path):
+            return file
+        return replace(file, stats=file_statistics(pq.read_metadata(self._store.source(file.path))))
 
     def _misshapen(self, snapshot: Snapshot, reshape: Reshape) -> frozenset[str]:
         schemas = {path: pq.read_schema(self._store.source(file.name)) for path, file in snapshot.files.items()}

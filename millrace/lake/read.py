@@ -2,7 +2,7 @@
 to a version, as positions. For small reads, compaction and truncation. Large queries use an engine.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,10 +41,10 @@ class LiveFile:
         return None if self.vector is None else np.asarray(load_vector(self.store, self.vector).to_array())
 
 
-def live_files(store: Store, snapshot: Snapshot) -> list[LiveFile]:
-    """Every data file of the snapshot."""
-    store.prefetch([file.name for file in snapshot.files.values()])
-    files = snapshot.files.values()
+def live_files(store: Store, snapshot: Snapshot, files: Collection[AddFile] | None = None) -> list[LiveFile]:
+    """Every data file of the snapshot, or only some of them."""
+    files = snapshot.files.values() if files is None else files
+    store.prefetch([file.name for file in files])
     return [LiveFile(store.local(file.name), file.rows, store, file.deletion_vector) for file in files]
 
 

@@ -14,9 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from millrace.lake.key_format import write_keys
 from millrace.lake.keyhash import Cells, hash_keys
-from millrace.lake.keys import KeyFile, sidecar_name, write_keys
+from millrace.lake.keys import KeyFile, sidecar_name
 from millrace.lake.schema import VERSION_COLUMN
+from millrace.lake.statistics import file_statistics, finite_columns
 from millrace.lake.store import Store
 from millrace.lake.tombstones import write_tombstones
 from millrace.model.columns import DELETED_COLUMN, ROW_COLUMN
@@ -47,7 +49,7 @@ class StagedFile:
     """A data file that is complete on disk, and the keys that its chunks delete. `sidecar` is None for tables without a key.
     `path` is empty if there are only deletes. `deleted_keys` holds the rows of the deletes, for sinks without key hashes.
     `sealed_by` names the data key if the files are sealed, in a folder of their own. `is_aside`: they are in that folder
-    because the table's folder did not take them."""
+    because the table's folder did not take them. `stats` tells readers what its columns hold (`statistics.py`)."""
 
     path: str
     size: int
@@ -59,6 +61,7 @@ class StagedFile:
     deleted_keys: str | None = None
     sealed_by: str | None = None
     is_aside: bool = False
+    stats: str | None = None
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -121,7 +124,7 @@ def _refuse_unless_stageable(table: pa.Table, key: Sequence[str], name_prefix: s
 def _write_rows(
     store: Store, table: pa.Table, keys: KeyFile | None, name_prefix: str, chunks: Sequence[StagedChunk]
 ) -> StagedFile:
-    data = encode_parquet(table)
+    data, footer = _encoded(table)
     path = f"{name_prefix}-{store.digest(data)}.parquet"
     sidecar = None
     if keys is not None:
@@ -132,7 +135,8 @@ def _write_rows(
         raise Corrupt(
             f"{store.path(path)} has another size than its name says.", remedy="Delete it and stage the rows again."
         )
-    return StagedFile(path, len(data), table.num_rows, sidecar, tuple(chunks))
+    stats = file_statistics(footer, finite_columns(table)) if store.may_tell(path) else None
+    return StagedFile(path, len(data), table.num_rows, sidecar, tuple(chunks), stats=stats)
 
 
 def sorted_keys(
@@ -158,6 +162,12 @@ def encode_parquet(table: pa.Table) -> memoryview:
 
     Staging must be fast: snappy takes two thirds of zstd's time for a third more bytes, and saves little of numbers that do
     not repeat. Rewrites use zstd."""
+    return _encoded(table)[0]
+
+
+def _encoded(table: pa.Table) -> tuple[memoryview, pq.FileMetaData]:
+    """The file and its footer."""
+    footer: list[pq.FileMetaData] = []
     dictionary = _repeating_columns(table) if table.num_rows >= SMALL_FILE_ROWS else []
     packed = [name for name in (ROW_COLUMN,) if name in table.column_names and name not in dictionary]
     sink = pa.BufferOutputStream()
@@ -171,8 +181,9 @@ def encode_parquet(table: pa.Table) -> memoryview:
         row_group_size=ROW_GROUP_ROWS,
         coerce_timestamps="us",
         allow_truncated_timestamps=True,
+        metadata_collector=footer,
     )
-    return memoryview(sink.getvalue())
+    return memoryview(sink.getvalue()), footer[0]
 
 
 def _compression(schema: pa.Schema, dictionary: Sequence[str]) -> str | dict[str, str]:

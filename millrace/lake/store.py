@@ -91,6 +91,10 @@ class Store:
         """The identity of a file of `size` bytes that was just read or written."""
         return self.identity(name)
 
+    def may_tell(self, name: str) -> bool:
+        """Whether values of this file may be in the table's log."""
+        return True
+
     def size(self, name: str) -> int:
         return os.stat(self.path(name)).st_size
 

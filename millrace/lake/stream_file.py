@@ -13,10 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from millrace.lake.key_format import write_keys
 from millrace.lake.keyhash import hash_keys
-from millrace.lake.keys import sidecar_name, write_keys
+from millrace.lake.keys import sidecar_name
 from millrace.lake.schema import VERSION_COLUMN
 from millrace.lake.sidecar import DICTIONARY_REPEATS, StagedFile, sorted_keys
+from millrace.lake.statistics import file_statistics, finite_columns
 from millrace.lake.store import Store
 
 ROW_GROUP_ROWS = 1 << 17
@@ -34,14 +36,17 @@ def stream_data_file(
     lanes: list[Lanes] = []
     versions: list[pa.ChunkedArray] = []
     rows, beaten, sidecar = 0, np.empty(0, dtype=np.uint32), None
+    footers: list[pq.FileMetaData] = []
+    finite = frozenset(schema.names)
     with store.creating(path) as file:
         groups = _row_groups(batches, schema)
         first = next(groups)
         options = {"compression": "zstd", "use_dictionary": _repeating_columns(first), "store_schema": False}
-        with pq.ParquetWriter(file, schema, **options) as writer:
+        with pq.ParquetWriter(file, schema, **options, metadata_collector=footers) as writer:
             for group in chain([first], groups):
                 writer.write_table(group, row_group_size=max(1, group.num_rows))
                 rows += group.num_rows
+                finite &= finite_columns(group)
                 if key:
                     lanes.append(hash_keys([group[column] for column in key]))
                     versions.append(group[VERSION_COLUMN])
@@ -51,8 +56,9 @@ def stream_data_file(
             joined = np.concatenate([h1 for h1, _ in lanes]), np.concatenate([h2 for _, h2 in lanes])
             keys, losing = sorted_keys(joined, pa.chunked_array([part for cells in versions for part in cells.chunks]))
             beaten = losing.astype(np.uint32)
-            write_keys(store, sidecar, replace(keys, files=(path,)))
-    return StagedFile(path, size, rows, sidecar), beaten
+            write_keys(store, sidecar, replace(keys, files=(path,)), filtered=True)
+    stats = file_statistics(footers[0], finite) if store.may_tell(path) else None
+    return StagedFile(path, size, rows, sidecar, stats=stats), beaten
 
 
 def _row_groups(batches: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from millrace.lake.batch import DefinedFile, Definitions, WriteBatch, forget_settled
 from millrace.lake.compact import plan, purge, run
+from millrace.lake.core_share import CoreShare
 from millrace.lake.index import KeyIndex
 from millrace.lake.log import Conflict, Snapshot, checkpoint_if_due, commit, refresh
 from millrace.lake.plan import Handle, Planner
@@ -23,8 +24,8 @@ from millrace.model.table import Definition
 
 # Limit for merging key files within a commit. Larger merges wait for `maintain`.
 INLINE_MERGE_ROWS = 50_000
-# A merge holds its keys in memory, 28 bytes each. Larger key files are not merged.
-MOST_MERGED_ROWS = 8_000_000
+# A merge reads and writes 28 bytes for each key. So many keys, eight files of the fifth level, take minutes.
+MOST_MERGED_ROWS = 1 << 27
 MOST_ATTEMPTS = 100
 
 
@@ -43,6 +44,11 @@ class LakeTable:
     def spec(self) -> TableSpec:
         """The table's declaration since it was opened or prepared."""
         return self._handle.spec
+
+    @property
+    def key_pages_read(self) -> int:
+        """Pages of merged key files that this handle has read, each counted once."""
+        return self._handle.index.pages_read
 
     def snapshot(self) -> Snapshot:
         """The newest committed snapshot."""
@@ -88,15 +94,15 @@ class LakeTable:
             f"{MOST_ATTEMPTS} commits to {self.store.where} in a row met another writer.", remedy="Try again."
         )
 
-    def maintain(self, safe_version: int = NO_FLOOR) -> None:
+    def maintain(self, safe_version: int = NO_FLOOR, share: CoreShare | None = None) -> None:
         """Compacts data files, merges key files of any size, and drops what is useless once no write at or below the safe
         version can come. Other calls continue meanwhile."""
         snapshot = self.snapshot()
         spec = _recorded(snapshot, self.spec)
         for rewrite in plan(snapshot):
-            run(self.store, spec, rewrite)
+            run(self.store, spec, rewrite, share)
         if spec.key:
-            KeyIndex(self.store, spec.key).tidy(self.snapshot(), MOST_MERGED_ROWS)
+            KeyIndex(self.store, spec.key).tidy(self.snapshot(), MOST_MERGED_ROWS, share=share)
             with self._lock:
                 self._handle.index.reopen()
         purge(self.store, spec, safe_version)

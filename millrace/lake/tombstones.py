@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from millrace.lake.keys import FAN_IN, KeyFile, by_level, hash_ranges, read_keys, write_keys
+from millrace.lake.key_format import read_keys, write_keys
+from millrace.lake.key_merge import FAN_IN, by_level, hash_ranges
+from millrace.lake.key_pages import DamagedKeys
+from millrace.lake.keys import KeyFile
 from millrace.lake.matching import WantedHashes
 from millrace.lake.store import Store
 from millrace.model.errors import Corrupt
@@ -46,9 +49,8 @@ class Tombstones:
         deleted_at = np.full(len(h1), NEVER_DELETED, dtype=np.int64)
         sought = WantedHashes(h1)
         for keys in self.listed(names):
-            ours, theirs = sought.pairs(keys.h1)
-            same = keys.h2[theirs] == h2[ours]
-            np.maximum.at(deleted_at, ours[same], keys.version[theirs[same]])
+            ours, theirs = keys.find(sought, h2)
+            np.maximum.at(deleted_at, ours, keys.version[theirs])
         return deleted_at
 
     def listed(self, names: Sequence[str]) -> list[KeyFile]:
@@ -61,11 +63,15 @@ class Tombstones:
 
     def _read(self, name: str) -> KeyFile:
         keys = read_keys(self._store, name)
-        if keys is None:
-            # Without it a deleted row could come back, so no decision is possible.
-            path = self._store.path(name)
-            raise Corrupt(f"The tombstone file {path} is missing or damaged.", remedy="Restore the file.")
-        return keys
+        try:
+            if keys is not None:
+                keys.check()
+                return keys
+        except DamagedKeys:
+            pass
+        # Without it a deleted row could come back, so no decision is possible.
+        path = self._store.path(name)
+        raise Corrupt(f"The tombstone file {path} is missing or damaged.", remedy="Restore the file from a copy.")
 
 
 def write_tombstones(store: Store, prefix: str, h1: Hashes, h2: Hashes, version: Versions) -> str:

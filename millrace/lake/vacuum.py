@@ -10,7 +10,8 @@ import orjson
 from millrace.lake.actions import now_ms, remove_action
 from millrace.lake.batch import unpublished_names
 from millrace.lake.deletion_vectors import vector_file
-from millrace.lake.keys import KEYS_FOLDER, RUNS_FOLDER, read_keys, sidecar_name
+from millrace.lake.key_format import read_keys
+from millrace.lake.keys import KEYS_FOLDER, RUNS_FOLDER, sidecar_name
 from millrace.lake.log import Conflict, Snapshot, commit, load, refresh
 from millrace.lake.state import TableState
 from millrace.lake.store import TEMPORARY_FOLDER, Store

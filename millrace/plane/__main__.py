@@ -86,7 +86,7 @@ def main() -> None:
         exchange.data_plane.announce(port)
         log("data_plane_ready", metrics_port=port)
 
-    keep_tidy(spark, exchange, sinks, upkeep, settings.kms)
+    keep_tidy(spark, exchange, sinks, upkeep, settings)
     couriers.start()
     table_couriers.start()
     HeldChunkSender(exchange, keyring, appender, raw_partitions).start()

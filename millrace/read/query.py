@@ -18,7 +18,10 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from millrace.lake.actions import AddFile
+from millrace.lake.condition import Condition
 from millrace.lake.log import load
+from millrace.lake.pruning import may_have
 from millrace.lake.read import LiveFile, live_files
 from millrace.lake.remote import TooLate
 from millrace.lake.store import Store
@@ -103,16 +106,20 @@ def _converse(
         reply = _hear(child)
         if reply is None or "error" in reply:
             return reply
-        _tell(child, _tables([by_name[tenant, table] for tenant, table in reply["needs"]], dead, limits))
+        needs = [by_name[tenant, table] for tenant, table in reply["needs"]]
+        _tell(child, _tables(list(zip(needs, reply["wanted"], strict=True)), dead, limits))
         return _hear(child)
     return None
 
 
-def _tables(tables: Sequence[ReadableTable], dead: IO[bytes], limits: QueryLimits) -> dict[str, Any]:
-    """What the child needs to read the tables. Deleted positions go into the file `dead`."""
+def _tables(
+    tables: Sequence[tuple[ReadableTable, list[Any] | None]], dead: IO[bytes], limits: QueryLimits
+) -> dict[str, Any]:
+    """What the child needs to read the tables, each with the conditions of the places where it is read. Deleted positions go
+    into the file `dead`."""
     described, marked = [], []
-    for table in tables:
-        files = _files(table, limits)
+    for table, wanted in tables:
+        files = _files(table, wanted, limits)
         marked += [file for file in files if file.vector is not None]
         described.append(
             {
@@ -128,13 +135,15 @@ def _tables(tables: Sequence[ReadableTable], dead: IO[bytes], limits: QueryLimit
     return {"tables": described, "dead": dead.name if marked else None}
 
 
-def _files(table: ReadableTable, limits: QueryLimits) -> list[LiveFile]:
+def _files(table: ReadableTable, wanted: list[Any] | None, limits: QueryLimits) -> list[LiveFile]:
     most_bytes = limits.fetched_bytes
+    is_wanted = _is_wanted(table.columns, wanted)
     try:
         store = table.open()
         store.hurry(limits.seconds)
         snapshot = load(store)
-        named = {file.name: file.size for file in snapshot.files.values()}
+        chosen = {file.path: file for file in snapshot.files.values() if is_wanted(file)}
+        named = {file.name: file.size for file in chosen.values()}
         size = sum(named[name] for name in store.absent(list(named)))
         if size > most_bytes:
             raise TooLarge(
@@ -142,7 +151,7 @@ def _files(table: ReadableTable, limits: QueryLimits) -> list[LiveFile]:
                 remedy=f"Read {store.where} with an engine of your own: polars, Spark, DuckDB.",
                 code="query_fetch",
             )
-        return live_files(store, snapshot)
+        return live_files(store, snapshot, chosen.values())
     except OSError as error:
         # What a store answers names the file. Other texts may name paths of the platform.
         why = f"{type(error).__name__} {error}"[:MOST_TEXT] if isinstance(error, _TOLD) else type(error).__name__
@@ -150,6 +159,15 @@ def _files(table: ReadableTable, limits: QueryLimits) -> list[LiveFile]:
             f"The files of {table.tenant}.{table.table} cannot be had now: {why}.",
             remedy="Run the query again. If it fails again, see whether the table's place has these files, and answers.",
         ) from error
+
+
+def _is_wanted(columns: pa.Schema, wanted: list[Any] | None) -> Callable[[AddFile], bool]:
+    """Whether a file may have rows that the query needs, by its statistics."""
+    if wanted is None:
+        return lambda file: True
+    alternatives = [[Condition.from_json(one) for one in place] for place in wanted]
+    types = {field.name.lower(): field.type for field in columns}
+    return lambda file: may_have(file.stats, types, alternatives)
 
 
 def _write_dead_positions(files: Sequence[LiveFile], path: str) -> None:

@@ -15,8 +15,9 @@ from typing import Any, BinaryIO
 import duckdb
 
 from millrace.model.errors import Invalid, MillraceError, TooLarge, Unavailable
+from millrace.read.conditions import conditions_by_table
 from millrace.read.plain_values import RowEncoder
-from millrace.read.statement import TableUse, tables_used
+from millrace.read.statement import Name, TableUse, tables_used
 from millrace.read.views import TableFiles, identifier, text, texts, view_query
 
 ROWS_AT_ONCE = 100
@@ -65,14 +66,28 @@ def _result(job: dict[str, Any], given: BinaryIO, out: BinaryIO) -> bytes:
     if len(statements) != 1:
         raise Invalid(f"The text holds {len(statements)} statements.", remedy="Send one SELECT.", code="query_refused")
     (tree,) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [job["sql"]]).fetchone() or ("{}",)
-    uses = tables_used(json.loads(tree), ((tenant, table) for tenant, table in job["readable"]))
-    out.write(json.dumps({"needs": sorted({use.table for use in uses})}).encode() + b"\n")
+    parsed = json.loads(tree)
+    uses = tables_used(parsed, ((tenant, table) for tenant, table in job["readable"]))
+    needs = sorted({use.table for use in uses})
+    out.write(
+        json.dumps({"needs": needs, "wanted": [_wanted(parsed, uses, table) for table in needs]}).encode() + b"\n"
+    )
     out.flush()
     tables = json.loads(given.readline())
     _make_views(connection, uses, tables)
     lock_database(connection, [path for table in tables["tables"] for path in (*table["whole"], *table["marked"])])
     _limit_process(job["memory_mb"])
     return _run(connection, statements[0], job)
+
+
+def _wanted(tree: dict[str, Any], uses: Sequence[TableUse], table: Name) -> list[Any] | None:
+    """The conditions of each place where the table is read; None if somewhere all its rows are."""
+    known = conditions_by_table(tree)
+    spellings = [use.spelled for use in uses if use.table == table]
+    if not all(spelled in known for spelled in spellings):
+        return None
+    places = [place for spelled in spellings for place in known[spelled]]
+    return [[one.to_json() for one in place] for place in places]
 
 
 def open_database(memory_mb: int, threads: int) -> duckdb.DuckDBPyConnection:

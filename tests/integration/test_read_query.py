@@ -77,6 +77,27 @@ def test_a_view_shows_each_key_once_at_its_newest_version(lake: Lake) -> None:
     assert not found.truncated
 
 
+def test_a_query_opens_only_files_that_may_have_its_rows(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    table = lake.open("acme", "orders")
+    for number in range(36):
+        lake.put(
+            table, [{"id": n, "filename": f"name {n}"} for n in range(10 * number, 10 * number + 10)], version=number
+        )
+    lake.put(table, [{"id": 1, "filename": "marked"}], version=50)
+    kept = [
+        file for file in table.snapshot().files.values() if '"minValues":{"id":1,' in str(file.stats) or file.dead_rows
+    ]
+    assert len(kept) == 2
+    for file in table.snapshot().files.values():
+        if file not in kept:
+            table.store.delete(file.name)
+    assert ask(lake, "SELECT filename FROM acme.orders WHERE id = 1").rows == [["marked"]]
+    assert ask(lake, "SELECT sum(id) FROM acme.orders AS o WHERE o.id BETWEEN 0 AND 9").rows == [[45]]
+    with pytest.raises(MillraceError):
+        ask(lake, "SELECT filename FROM acme.orders WHERE id = 10")
+
+
 def test_a_table_without_files_is_an_empty_view_with_its_types(lake: Lake) -> None:
     found = ask(lake, "FROM acme.nothing")
     assert found.rows == []

@@ -15,17 +15,17 @@ connection = duckdb.connect()
 connection.execute("set enable_progress_bar = false")
 duckdb_extensions.import_extension("delta", con=connection)
 connection.execute("load delta")
-path, version, columns = json.loads(sys.argv[1])
+path, version, columns, where = json.loads(sys.argv[1])
 pinned = "" if version is None else f", version => {int(version)}"
 names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
-rows = connection.execute(f"select {names} from delta_scan($path{pinned})", {"path": path}).fetchall()
+rows = connection.execute(f"select {names} from delta_scan($path{pinned}) where {where}", {"path": path}).fetchall()
 print()
 print(json.dumps(rows))
 """
 
 
-def delta_scan(root: Path, version: int | None, *columns: str) -> list[tuple[object, ...]]:
-    asked = json.dumps([str(root), version, columns])
+def delta_scan(root: Path, version: int | None, *columns: str, where: str = "true") -> list[tuple[object, ...]]:
+    asked = json.dumps([str(root), version, columns, where])
     ran = subprocess.run([_python(), "-c", _READ, asked], capture_output=True, text=True, timeout=SECONDS, check=False)
     assert ran.returncode == 0, ran.stderr[-2000:]
     return [tuple(row) for row in json.loads(ran.stdout.splitlines()[-1])]

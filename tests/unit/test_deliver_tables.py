@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -21,6 +22,7 @@ from millrace.deliver.tables import TableWriter
 from millrace.exchange.home import Home
 from millrace.exchange.mailboxes import open_exchange
 from millrace.exchange.pins import Pins
+from millrace.lake import index, long_work
 from millrace.lake.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_rejected
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
@@ -505,3 +507,36 @@ def test_an_erased_tenant_is_forgotten(world: World) -> None:
     world.exchange.tenant_files.remove("acme")
     wait_until(lambda: not world.couriers._watched, 60, "nobody looks after it")
     assert world.write(world.group("bad", 1, "of a tenant of the same name")) == ["bad"]
+
+
+def optimized(world: World, table: str) -> None:
+    """Another engine has put all rows into one file, which nobody has indexed."""
+    deltalake.DeltaTable(str(world.folder(table))).optimize.compact()
+
+
+def test_nobody_waits_while_another_engines_file_is_indexed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_work, "LONG_ROWS", 1)
+    monkeypatch.setattr(tables, "PATIENCE_SECONDS", 60.0)
+    assert world.write(world.group("big", 1, "a", "b"), world.group("big", 2, "c")) == ["big"]
+    optimized(world, "big")
+    going_on = threading.Event()
+    make = index._sidecar_of_foreign
+
+    def slowly(*given: Any) -> Any:
+        assert going_on.wait(30)
+        return make(*given)
+
+    monkeypatch.setattr(index, "_sidecar_of_foreign", slowly)
+    assert world.write(world.group("big", 3, "d"), world.group("good", 3, "b")) == ["good"]
+    assert world.waiting("big") == 1
+    going_on.set()
+    wait_until(lambda: world.waiting("big") == 0, 30, "the courier")
+    assert world.texts("big")["0"] == "d"
+    assert world.write(world.group("big", 4, "e")) == ["big"]
+
+
+def test_files_of_few_rows_are_indexed_in_passing(world: World) -> None:
+    assert world.write(world.group("small", 1, "a", "b"), world.group("small", 2, "c")) == ["small"]
+    optimized(world, "small")
+    assert world.write(world.group("small", 3, "d")) == ["small"]
+    assert world.texts("small") == {"0": "d", "1": "b"}

@@ -10,7 +10,8 @@ import pytest
 
 from millrace.lake import compact, log
 from millrace.lake.compact import MOST_SMALL_FILES
-from millrace.lake.keys import FAN_IN, RUNS_FOLDER
+from millrace.lake.key_merge import FAN_IN
+from millrace.lake.keys import RUNS_FOLDER
 from millrace.lake.log import CHECKPOINT_INTERVAL, load
 from millrace.lake.state import TableState
 from millrace.lake.store import Store

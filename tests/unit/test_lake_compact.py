@@ -2,14 +2,17 @@
 
 import os
 import time
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from millrace.lake.compact import MOST_SMALL_FILES, plan, run
+from millrace.lake.actions import AddFile
+from millrace.lake.compact import MOST_BYTES, MOST_ROWS, MOST_SMALL_FILES, plan, run
+from millrace.lake.core_share import CoreShare
 from millrace.lake.keys import KEYS_FOLDER
-from millrace.lake.log import load
+from millrace.lake.log import Snapshot, load
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.lake.vacuum import vacuum
@@ -150,3 +153,50 @@ def test_vacuum_keeps_young_staged_files_and_vectors(tmp_path: Path) -> None:
     assert content(table) == newest(
         [*((key, 1) for key in range(20_000)), *((key, 2) for key in range(0, 20_000, 7)), (2, 9)]
     )
+
+
+def grown(count: int, size: int, rows: int) -> tuple[list[AddFile], int]:
+    """Files after as many commits, with upkeep after every twenty, and the bytes that upkeep has written."""
+    files: dict[str, AddFile] = {}
+    written = 0
+    for number in range(count):
+        files[f"part-{number}"] = AddFile(f"part-{number}", size, rows, 0)
+        if number % 20 == 19:
+            for group in plan(Snapshot(files=files)):
+                merged = AddFile(f"merged-{number}-{len(files)}-{group[0].path}", 0, 0, 0)
+                for file in group:
+                    del files[file.path]
+                    merged = replace(merged, size=merged.size + file.size, rows=merged.rows + file.rows)
+                files[merged.path], written = merged, written + merged.size
+    return list(files.values()), written
+
+
+@pytest.mark.parametrize("size", [20_000, 400_000, 3 << 20, 30 << 20])
+def test_files_grow_towards_their_size_and_no_row_is_merged_more_than_three_times(size: int) -> None:
+    count = 4000
+    files, written = grown(count, size, 1000)
+    assert written <= 3 * count * size
+    assert max(file.size for file in files) <= MOST_BYTES
+    large = [file for file in files if file.size >= MOST_BYTES // 2]
+    assert len(files) - len(large) <= MOST_SMALL_FILES + 20 + 7 + 7
+    if size * count > 1 << 30:
+        assert sum(file.size for file in large) > 0.4 * size * count
+
+
+def test_files_with_many_rows_are_merged_up_to_a_number_of_rows() -> None:
+    files, _ = grown(200, 2 << 20, 300_000)
+    assert max(file.rows for file in files) <= MOST_ROWS
+    assert len(files) < 40
+
+
+def test_upkeep_pauses_to_stay_within_its_share_of_the_cores() -> None:
+    paused: list[float] = []
+    share = CoreShare(0.01, paused.append)
+    CoreShare(1.0, paused.append).rest()
+    assert paused == []
+    begun = time.process_time()
+    while time.process_time() - begun < 0.02:
+        pass
+    share.rest()
+    assert len(paused) == 1
+    assert paused[0] > 0.1 / (os.cpu_count() or 1)

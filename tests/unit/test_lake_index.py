@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from millrace.lake import keys as key_files
+from millrace.lake import key_merge
 from millrace.lake import table as tables
 from millrace.lake.index import KeyIndex
-from millrace.lake.keys import KEYS_FOLDER, RUNS_FOLDER, merge_keys, read_keys
+from millrace.lake.key_format import read_keys
+from millrace.lake.key_merge import merge_keys
+from millrace.lake.keys import KEYS_FOLDER, RUNS_FOLDER
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from tests.support.lake import KEYED, apply_rows, assert_keys_once_in_every_version, content, newest, stage
@@ -102,7 +104,7 @@ def test_runs_about_files_that_are_gone_are_ignored_and_dropped(table: LakeTable
 def test_a_merge_in_blocks_is_a_merge(table: LakeTable, monkeypatch: pytest.MonkeyPatch) -> None:
     sources = [keys for e in table.store.list(KEYS_FOLDER) if (keys := read_keys(table.store, e.name))]
     live = frozenset(path for keys in sources[1:] for path in keys.files)
-    monkeypatch.setattr(key_files, "MERGE_BLOCK_ROWS", 50)
+    monkeypatch.setattr(key_merge, "MERGE_BLOCK_ROWS", 50)
     merged = read_keys(table.store, merge_keys(table.store, sources, live))
     assert merged is not None
     assert merged.h1.tolist() == sorted(merged.h1.tolist())

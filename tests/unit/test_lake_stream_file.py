@@ -9,7 +9,7 @@ import pytest
 
 from millrace.lake import stream_file
 from millrace.lake.compact import MOST_SMALL_FILES, plan, run
-from millrace.lake.keys import read_keys
+from millrace.lake.key_format import read_keys
 from millrace.lake.store import Store
 from millrace.lake.stream_file import stream_data_file
 from millrace.lake.table import LakeTable

@@ -21,7 +21,7 @@ from millrace.lake.read import scan
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
-from millrace.lake.vacuum import vacuum
+from millrace.lake.vacuum import RECORD, vacuum
 from millrace.model.sinks import REMOTE_DELTA_KIND, SinkFailed, SinkTarget
 from millrace.model.table import Definition
 from millrace.settings import KEYS_HERE
@@ -29,7 +29,15 @@ from millrace.sink.context import SinkContext
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta import sink as delta
 from millrace.sink.delta.sink import DeltaSink, ErrorStore
-from millrace.sink.delta.upkeep import COMMITS, Due, Upkeep, settled_version, tidy
+from millrace.sink.delta.upkeep import (
+    COMMITS,
+    REMOVED_FILES_KEPT,
+    Due,
+    Upkeep,
+    settled_version,
+    tidy,
+    vacuum_idle,
+)
 from tests.support.revisions import ID, Revisions, column, rows_of, stage_under
 
 TEXT = column("text", ["null", "string"])
@@ -289,3 +297,26 @@ def test_the_error_store_takes_rows_at_once(tmp_path: Path) -> None:
     errors.write([group])
     errors.write([group])
     assert scan(store, load(store))["why"].to_pylist() == ["bad"]
+
+
+def test_a_table_that_nobody_writes_any_more_is_vacuumed(lake: Lake) -> None:
+    table, spec = lake.define(ID, TEXT), lake.revisions.open(lake.home.root / "x").spec
+    lake.sink.write([lake.rows(table, 1, {"id": 1, "text": "a"})])
+    lake.sink.write([lake.rows(table, 2, {"id": 1, "text": "b"})])
+    lake.tidy(Due(lake.store.root, spec))
+    places, keyring = lake.exchange.places, lake.exchange.keyring(KEYS_HERE)
+    record, long_ago = lake.store.root / RECORD, time.time() - REMOVED_FILES_KEPT.total_seconds() - 60
+    (removed,) = orjson.loads(record.read_bytes())
+
+    def age(days: float) -> None:
+        record.write_bytes(orjson.dumps({removed: time.time() - 86_400 * days}))
+        for path in (record, lake.store.root / removed):
+            os.utime(path, (long_ago, long_ago))
+
+    age(days=6.9)
+    vacuum_idle(places, keyring)
+    assert (lake.store.root / removed).exists(), "a reader of the last 7 days may need it"
+    age(days=7.1)
+    vacuum_idle(places, keyring)
+    assert not (lake.store.root / removed).exists()
+    assert lake.texts() == {1: "b"}

@@ -7,9 +7,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+import orjson
+
 from millrace.exchange.places import Places
 from millrace.exchange.safe_version import SafeVersion
 from millrace.lake.batch import unpublished_names
+from millrace.lake.core_share import CoreShare
 from millrace.lake.schema import TableSpec
 from millrace.lake.state import NO_FLOOR
 from millrace.lake.store import Store
@@ -28,13 +31,14 @@ ROWS = 2_000_000
 LARGE_COMMIT_ROWS = 50_000
 PAUSE_SECONDS = 10.0
 LONGEST_WAIT_SECONDS = 600.0
-# A reader may still hold a version this old.
-REMOVED_FILES_KEPT = timedelta(days=1)
+# A reader may still hold a version this old. Superseded deletion vectors are kept as long.
+REMOVED_FILES_KEPT = timedelta(days=7)
 # No batch that could be retried needs a staged file this old.
 STAGED_FILES_KEPT = timedelta(days=7)
 # A replay has versions that are days old. Newer versions must be remembered, and the floor must stay below it.
 REPLAYED_WITHIN = timedelta(microseconds=REPLAYABLE_US) + timedelta(days=1)
 VACUUM_SECONDS = 600.0
+IDLE = timedelta(hours=6)
 # A cached file of a remote table.
 COPIES_KEPT = timedelta(days=7)
 
@@ -87,14 +91,15 @@ class Upkeep:
             return [self._worn.pop(root).due for root in waited]
 
 
-def tidy(due: Due, context: SinkContext, keyring: Keyring, settled: int) -> None:
+def tidy(due: Due, context: SinkContext, keyring: Keyring, settled: int, core_share: float = 1.0) -> None:
     """Merges the table's small files and key files, forgets what no late write can need, and deletes files that no reader
     and no retry can need. Writers are not blocked. `settled` is the safe version."""
+    share = CoreShare(core_share)
     if due.place is not None:
-        _tidy_remote(due, due.place, context, settled)
+        _tidy_remote(due, due.place, context, settled, share)
         return
     store = _store(due.root, context.places, keyring)
-    LakeTable(store, due.spec).maintain(settled)
+    LakeTable(store, due.spec).maintain(settled, share)
     if _is_vacuum_due(due.root):
         vacuum(store, REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
 
@@ -116,6 +121,27 @@ def drop_delivered(places: Places, settled: int) -> None:
             observe("trouble", kind="upkeep", table="/".join(named), error=f"{type(error).__name__}: {error}"[:500])
 
 
+def vacuum_idle(places: Places, keyring: Keyring) -> None:
+    """Deletes files of tables that nobody writes any more, whose time is over: only commits make a table due."""
+    for root in places.own_tables():
+        try:
+            if _is_idle(root):
+                vacuum(_store(root, places, keyring), REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
+        except Exception as error:
+            named = f"{root.parent.name}/{root.name}"
+            observe("trouble", kind="upkeep", table=named, error=f"{type(error).__name__}: {error}"[:500])
+
+
+def _is_idle(root: Path) -> bool:
+    """Whether the last vacuum was long ago and has left something that can go now."""
+    record, now = root / RECORD, time.time()
+    if not record.is_file() or record.stat().st_mtime > now - IDLE.total_seconds():
+        return False
+    return any(
+        since <= now - REMOVED_FILES_KEPT.total_seconds() for since in orjson.loads(record.read_bytes()).values()
+    )
+
+
 def _drop_delivered(table: Store, staged: Path, before: float) -> None:
     unpublished = unpublished_names(table)
     for path in staged.rglob("*"):
@@ -124,11 +150,11 @@ def _drop_delivered(table: Store, staged: Path, before: float) -> None:
             path.unlink(missing_ok=True)
 
 
-def _tidy_remote(due: Due, place: DeltaRemoteSettings, context: SinkContext, settled: int) -> None:
+def _tidy_remote(due: Due, place: DeltaRemoteSettings, context: SinkContext, settled: int, share: CoreShare) -> None:
     """This machine has cached files of the table, in a folder TENANT/TABLE.PLACE, and files staged for it."""
     tenant, table = due.root.parent.name, due.root.name.rpartition(".")[0]
     store = remote_store(context, place, tenant, table)
-    LakeTable(store, due.spec).maintain(settled)
+    LakeTable(store, due.spec).maintain(settled, share)
     if _is_vacuum_due(due.root):
         vacuum(store, REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
         vacuum(context.places.table_store(tenant, table), REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
