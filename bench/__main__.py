@@ -14,6 +14,7 @@ from bench import (
     demo,
     end_to_end,
     formats,
+    growth,
     log_ops,
     log_streaming,
     memory_5gb,
@@ -58,6 +59,7 @@ CORE: Benches = {
     "million_rejects": million_rejects.run,
     "formats": formats.run,
     "memory_5gb": memory_5gb.run,
+    "growth": growth.run,
     "demo": demo.run,
 }
 LOG: Benches = {"ops": log_ops.run, "streaming": log_streaming.run}
