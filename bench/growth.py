@@ -54,7 +54,7 @@ def run() -> list[Figure]:
         at_most("growth.open", warm["open_s"], "s", OPEN_SECONDS, note),
         at_most("growth.commit", warm["new_ms"], "ms", WARM_MS, f"{KEYS} new keys, warm; {_spread(warm['new'])}"),
         at_most("growth.update", warm["known_ms"], "ms", WARM_MS, f"{KEYS} known keys, warm; {_spread(warm['known'])}"),
-        at_most("growth.memory", warm["memory_mb"], "MB", MEMORY_MB, f"{warm['mapped_mb']:.0f} MB of mapped files besides"),
+        at_most("growth.memory", warm["memory_mb"], "MB", MEMORY_MB, f"after all commits; {warm['mapped_mb']:.0f} MB mapped"),
         _told("growth.cold", cold["first_ms"], "ms", f"the first {KEYS} new keys after opening, nothing in the page cache"),
         _told("growth.cold_pages", cold["new_pages"], "pages", f"of {made['pages']}; the disk read {cold['read_mb']:.0f} MB"),
         _told("growth.known_pages", cold["known_pages"], "pages", f"of 4 KiB, for {KEYS} known keys"),
