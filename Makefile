@@ -23,18 +23,20 @@ test test-all unit: export PYTHONHASHSEED := 0
 setup:
 	@scripts/setup python java jars
 
-demo: setup
-	@$(if $(MYSIMBDP),scripts/setup core_store)
+demo:
+	@scripts/setup python java jars $(if $(MYSIMBDP),core_store)
 	@$(ALONE) $(BIN)/millrace demo $(if $(ONCE),--once) $(if $(MYSIMBDP),--mysimbdp)
 
 # Every promise of the README, in the same way each time: Hypothesis takes no random seeds.
-test: setup lint
-	@scripts/setup core_store test_jars postgres mariadb duckdb_delta
+test:
+	@scripts/setup python java jars core_store test_jars postgres mariadb duckdb_delta
+	@$(MAKE) --no-print-directory lint
 	@$(ALONE) $(PYTEST) $(PARALLEL) -m "not slow"
 
 # Everything, with random seeds: before an issue is resolved.
-test-all: setup lint
-	@scripts/setup core_store test_jars postgres mariadb duckdb_delta bigquery kustomize
+test-all:
+	@scripts/setup python java jars core_store test_jars postgres mariadb duckdb_delta bigquery kustomize
+	@$(MAKE) --no-print-directory lint
 	@$(ALONE) $(PYTEST) $(PARALLEL) --hypothesis-profile=random
 
 # The tests of `make test`, measured; every process they start is slower for it.

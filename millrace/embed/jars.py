@@ -1,7 +1,7 @@
 """Named sets of jars, resolved once per machine and kept: a set's name in, the folder that holds its jars out.
 
 `python -m millrace.embed.jars SET…` prints one folder a line. A folder appears complete, with the bytes that jars.sha256
-pins, or not at all."""
+pins, or not at all. Sets are resolved at the same time: most of it is waiting for a repository."""
 
 import fcntl
 import hashlib
@@ -9,7 +9,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from millrace.embed.errors import EmbedError, JarsUnresolved
@@ -71,11 +72,22 @@ def jar_folder(name: str, sets: Mapping[str, tuple[Artifact, ...]] = JAR_SETS, p
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / ".lock").open("w") as lock:
+    # Two Ivys cannot share a cache.
+    ivy_cache = cache / "ivy" / name
+    ivy_cache.mkdir(parents=True, exist_ok=True)
+    with (ivy_cache / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
-            _resolve(sets[name], folder, cache / "ivy", pinned)
+            _resolve(sets[name], folder, ivy_cache, pinned)
     return folder
+
+
+def jar_folders(
+    names: Sequence[str], sets: Mapping[str, tuple[Artifact, ...]] = JAR_SETS, pins: Path = PINS
+) -> list[Path]:
+    """The folders of several sets. If some cannot be had, the others are kept and the first failure is raised."""
+    with ThreadPoolExecutor(max_workers=max(1, len(names)), thread_name_prefix="jars") as threads:
+        return list(threads.map(lambda name: jar_folder(name, sets, pins), names))
 
 
 def jar_files(name: str) -> list[Path]:
@@ -111,7 +123,7 @@ def _refuse_others(folder: Path, pinned: Mapping[str, str], ivy_cache: Path) -> 
 
 if __name__ == "__main__":
     try:
-        for wanted in sys.argv[1:] or sorted(JAR_SETS):
-            print(jar_folder(wanted))
+        for found in jar_folders(sys.argv[1:] or sorted(JAR_SETS)):
+            print(found)
     except EmbedError as failed:
         sys.exit(str(failed))

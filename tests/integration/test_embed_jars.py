@@ -10,7 +10,7 @@ import pytest
 
 from millrace.embed.errors import JarsUnresolved
 from millrace.embed.ivy import Artifact, retrieve
-from millrace.embed.jars import JAR_SETS, cache_folder, jar_folder, read_pins
+from millrace.embed.jars import JAR_SETS, cache_folder, jar_folder, jar_folders, read_pins
 from millrace.embed.java import find_java
 
 LIBRARY = Artifact("test.group", "library", "1.2", transitive=True)
@@ -122,3 +122,22 @@ def test_a_resolved_set_needs_neither_network_nor_java(repository: Path, monkeyp
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     repository.rename(repository.with_name("gone"))
     assert jar_folder("spark", JAR_SETS, pins) == first
+
+
+def test_sets_are_resolved_together_and_one_that_fails_spoils_no_other(repository: Path, tmp_path: Path) -> None:
+    publish(repository, NEEDED)
+    publish(repository, LIBRARY, needs=NEEDED)
+    sets = {"whole": (LIBRARY,), "part": (NEEDED,), "absent": (Artifact("test.group", "absent", "9"),)}
+    pins = tmp_path / "pins"
+    jars = sorted(repository.rglob("*.jar"))
+    digests = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in jars}
+    lines = [f"{digest}  whole/{name}" for name, digest in digests.items()]
+    pins.write_text("\n".join([*lines, f"{digests['needed-0.1.jar']}  part/needed-0.1.jar"]))
+    with pytest.raises(JarsUnresolved, match="absent"):
+        jar_folders(["absent", "whole", "part"], sets, pins)
+    kept = {folder.name.partition("-")[0]: sorted(jar.name for jar in folder.glob("*.jar")) for folder in _resolved()}
+    assert kept == {"whole": ["library-1.2.jar", "needed-0.1.jar"], "part": ["needed-0.1.jar"]}
+
+
+def _resolved() -> list[Path]:
+    return [folder for folder in (cache_folder() / "jars").iterdir() if folder.is_dir() and folder.name[0] != "."]

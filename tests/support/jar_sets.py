@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from millrace.embed.ivy import Artifact
-from millrace.embed.jars import JAR_SETS, jar_folder
+from millrace.embed.jars import JAR_SETS, jar_folder, jar_folders
 
 PINS = Path(__file__).with_name("jars.sha256")
 DELTA_VERSION = "4.4.0"
@@ -35,5 +35,5 @@ def jar_files(name: str) -> list[Path]:
 
 
 if __name__ == "__main__":
-    for wanted in sys.argv[1:]:
-        print(jar_folder(wanted, TEST_SETS, PINS))
+    for found in jar_folders(sys.argv[1:], TEST_SETS, PINS):
+        print(found)
