@@ -1,8 +1,8 @@
 # Two commands for a newcomer: make demo, make test. Everything they need is installed by make setup.
 #   run      demo [ONCE=1] [MYSIMBDP=1] · setup
 #   test     test (15 minutes) · test-all (60 minutes) · unit · lint · coverage
-#   parts    faults · bigquery · hdfs · pod: what test-all runs and test leaves out
-#   longer   soak [MINUTES=n] · simulate [SECONDS=n]
+#   parts    faults · bigquery · hdfs · pod · interop: what test-all runs and test leaves out
+#   longer   soak [MINUTES=n] [FOREIGN=deltalake,spark] · simulate [SECONDS=n]
 #   measure  bench · bench-log · bench-sinks · bench-tenants, each [BENCH=name]
 #   other    reference · sbom · clean
 # docs/contributing.md says what each is for.
@@ -18,7 +18,7 @@ PARALLEL := -n 2 --max-worker-restart=4
 # Both processes must collect the same tests in the same order, also where a test is made for each member of a set.
 test test-all unit: export PYTHONHASHSEED := 0
 
-.PHONY: setup demo test test-all coverage bigquery hdfs faults soak simulate pod unit lint reference sbom bench bench-log bench-sinks bench-tenants clean
+.PHONY: setup demo test test-all coverage bigquery hdfs faults interop soak simulate pod unit lint reference sbom bench bench-log bench-sinks bench-tenants clean
 
 setup:
 	@scripts/setup python java jars
@@ -56,9 +56,15 @@ hdfs: setup
 faults: setup
 	@$(ALONE) $(PYTEST) tests/faults
 
+# Other engines read and write the tables; the result is kept, and docs/delta.md shows it.
+interop: setup
+	@scripts/setup test_jars duckdb_delta spark35
+	@$(ALONE) $(BIN)/python -m tests.interop
+
 # Random load with random faults, then the checks of the black-box checker; see docs/soak.md.
 soak: setup
-	@$(ALONE) $(BIN)/python -m checker soak --minutes $(or $(MINUTES),5)
+	@$(if $(findstring spark,$(FOREIGN)),scripts/setup test_jars)
+	@$(ALONE) $(BIN)/python -m checker soak --minutes $(or $(MINUTES),5) --foreign "$(FOREIGN)"
 
 # The table log in a simulated world: first the planted bugs, each of which must be found, then as many lives as there is time for.
 simulate: setup

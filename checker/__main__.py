@@ -15,6 +15,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 from checker.checks import check_all
 from checker.dump import Dump, load
 from checker.figures import measure
+from checker.foreign.engines import ENGINES
 from checker.model import Model
 from checker.report import is_green, report
 from checker.selftest.damages import caught
@@ -29,7 +30,15 @@ def main(argv: list[str]) -> int:
         return _mutants()
     if asked.command == "check":
         return _verdict(load(asked.dump), with_quotas=False, with_mutants=False)
-    wish = Wish(asked.minutes, asked.seed, asked.home.absolute(), asked.dump.absolute(), asked.disk_mb)
+    folders = asked.home.absolute(), asked.dump.absolute()
+    engines = tuple(name for name in ENGINES if name in asked.foreign.split(","))
+    wish = Wish(
+        asked.minutes,
+        asked.seed,
+        *folders,
+        asked.disk_mb,
+        engines,
+    )
     soak(wish)
     code = _verdict(load(wish.dump), with_quotas=True, with_mutants=True)
     if code == 0 and not asked.keep:
@@ -47,6 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     soaking.add_argument("--home", type=Path, default=BUILD / "soak" / "home")
     soaking.add_argument("--dump", type=Path, default=BUILD / "soak" / "dump")
     soaking.add_argument("--disk-mb", type=int, default=8000, help="the load ends when the platform's home is larger")
+    soaking.add_argument(
+        "--foreign", default="", help="who else writes the tables: deltalake, spark, or both, with a comma"
+    )
     soaking.add_argument("--keep", action="store_true", help="keep the platform's home after a green run")
     checking = commands.add_parser("check", help="check a dump again")
     checking.add_argument("dump", type=Path)

@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ class Lines:
 
 class Board:
     """A file is open from its first request until the end of its import is heard. `broken`: tables that are damaged now.
-    `peace`: whoever holds it wants no process to be killed or paused meanwhile."""
+    `peace`: whoever holds it wants no process to be killed or paused meanwhile. Whoever holds a table's `hand` is the only
+    one of the checker who writes the table's folder."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,6 +37,11 @@ class Board:
         self.stop = threading.Event()
         self.broken: set[tuple[str, str]] = set()
         self.peace = threading.Lock()
+        self._hands: dict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
+
+    def hand(self, place: tuple[str, str]) -> threading.Lock:
+        with self._lock:
+            return self._hands[place]
 
     def next_file(self) -> int:
         with self._lock:

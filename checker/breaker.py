@@ -50,6 +50,10 @@ class Breaker:
         if not there:
             return
         table = there[int(self._rng.integers(len(there)))]
+        with self._board.hand(table.place):
+            self._break_table(table, way)
+
+    def _break_table(self, table: Table, way: str) -> None:
         said: dict[str, Any] = {"fault": FAULT_ID, "target": f"{table.tenant}/{table.name}", "signal": "DAMAGE"}
         self._board.broken.add(table.place)
         said |= {"way": way, "t_wall": time.time(), "t_mono": time.monotonic()}

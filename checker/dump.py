@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from checker import rows
+from checker.foreign.deeds import is_ours
 
 Document = dict[str, Any]
 
@@ -27,10 +28,12 @@ LISTS = (
     "webhooks",
     "sightings",
     "spans",
+    "foreign",
 )
-"""history: every request. nemesis: every fault. files: what each sent file is. snapshots: reads of tables during the
-run. imports, ops, events: the API's last word. heard: events as they arrived. pages: pages of rejected rows, read twice.
-webhooks: what the receiver got. sightings: canaries seen in logs. spans: what the API says of them at the end."""
+"""history: every request. nemesis: every fault. foreign: what other engines did to the tables. files: what each sent file is.
+snapshots: reads of tables during the run. imports, ops, events: the API's last word. heard: events as they arrived.
+pages: pages of rejected rows, read twice. webhooks: what the receiver got. sightings: canaries seen in logs. spans: what the
+API says of them at the end."""
 
 RECORDS = pl.Schema({
     "reader": pl.String(), "topic": pl.String(), "partition": pl.Int64(), "offset": pl.Int64(), "at_ms": pl.Int64(),
@@ -75,14 +78,20 @@ class Dump:
     webhooks: list[Document] = field(default_factory=list)
     sightings: list[Document] = field(default_factory=list)
     spans: list[Document] = field(default_factory=list)
+    foreign: list[Document] = field(default_factory=list)
     rows: pl.DataFrame = field(default_factory=lambda: _empty("rows"))
     records: pl.DataFrame = field(default_factory=lambda: _empty("records"))
     seen_rows: pl.DataFrame = field(default_factory=lambda: _empty("seen_rows"))
     rejected: pl.DataFrame = field(default_factory=lambda: _empty("rejected"))
     stored: dict[tuple[str, str, str], pl.DataFrame] = field(default_factory=dict)
 
-    def of_reader(self, reader: str) -> dict[tuple[str, str], pl.DataFrame]:
+    def whole(self, reader: str) -> dict[tuple[str, str], pl.DataFrame]:
+        """The tables, with the rows of other engines."""
         return {(tenant, table): frame for (who, tenant, table), frame in self.stored.items() if who == reader}
+
+    def of_reader(self, reader: str) -> dict[tuple[str, str], pl.DataFrame]:
+        """The tables with the rows that were imported."""
+        return {place: frame.filter(~is_ours()) for place, frame in self.whole(reader).items()}
 
     @property
     def readers(self) -> list[str]:

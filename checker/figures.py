@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from checker.foreign.rounds import DONE
 from checker.model import TABLE, Model
 from checker.oplog import PROGRESS, SETTLE, TAIL, topic_of
 from checker.terminal import is_terminal
@@ -28,6 +29,8 @@ class Figures:
     longest_stall: float
     broken_tables: int = 0
     attacks: int = 0
+    foreign_writes: int = 0
+    has_other_writers: bool = False
 
 
 def measure(model: Model) -> Figures:
@@ -54,6 +57,8 @@ def measure(model: Model) -> Figures:
         longest_stall=_longest_stall(model, ends),
         broken_tables=sum(1 for fault in faults if fault.get("noticed")),
         attacks=sum(1 for fault in faults if fault.get("deeds")),
+        has_other_writers=bool(model.dump.run.get("engines")),
+        foreign_writes=sum(1 for deed in model.dump.foreign if deed["outcome"] == DONE),
     )
 
 

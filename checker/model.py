@@ -12,6 +12,7 @@ import polars as pl
 
 from checker import flavours, rows
 from checker.dump import Dump
+from checker.foreign.deeds import DELETE, is_given
 from checker.imported import Imported, parts_of
 from checker.oplog import END, EVENTS, FULL_READS, TRUNCATE, LogOp, Revisions, read_ops, topic_of
 from checker.shapes import FIRST_SHAPE
@@ -134,6 +135,13 @@ class Model:
         """Per key of the keyed tables the newest certain row."""
         certain = self.above_floor.filter(pl.col("keyed") & pl.col("certain"))
         return newest(certain).select(*TABLE, "k", "seq", "place", "deletes")
+
+    @cached_property
+    def given(self) -> pl.DataFrame:
+        """Keys whose rows another engine has deleted. They may be gone, or be back with an older row."""
+        deleted = {tuple(said["target"].split("/")) for said in self.dump.foreign if said["deed"] == DELETE}
+        tables = pl.DataFrame(sorted(deleted), schema={"tenant": pl.String, "table": pl.String}, orient="row")
+        return self.rows.filter(is_given()).join(tables, on=TABLE).select(*TABLE, "k").unique()
 
     def stored(self, reader: str) -> pl.DataFrame:
         """A reader's tables as one frame: what each row says of itself, and the place of the import that it names."""

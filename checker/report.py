@@ -9,7 +9,7 @@ from checker.nemesis import KILLED
 
 PER_MINUTES = 30.0
 KILLS_EACH, IMPORTS, ROWS, SCHEMA_CHANGES = 8, 300, 1_000_000, 20
-BROKEN_TABLES, ATTACKS = 5, 10
+BROKEN_TABLES, ATTACKS, FOREIGN_WRITES = 5, 10, 60
 CONCURRENT_SHARE = 0.30
 
 
@@ -29,6 +29,7 @@ class Quota:
 def quotas(figures: Figures) -> list[Quota]:
     """What is wanted of thirty minutes, in proportion; the share of keys does not depend on the time."""
     share = figures.minutes / PER_MINUTES
+    others = FOREIGN_WRITES if figures.has_other_writers else 0
     wanted = [
         Quota(f"kills of the {part} under load", math.ceil(KILLS_EACH * share), figures.kills.get(part, 0))
         for part in KILLED
@@ -40,6 +41,11 @@ def quotas(figures: Figures) -> list[Quota]:
         Quota("schema changes", math.ceil(SCHEMA_CHANGES * share), figures.schema_changes),
         Quota("broken tables", math.ceil(BROKEN_TABLES * share), figures.broken_tables),
         Quota("attacks of a client app", math.ceil(ATTACKS * share), figures.attacks),
+        Quota(
+            "commits of other engines",
+            math.ceil(others * share),
+            figures.foreign_writes,
+        ),
         Quota("share of keys written by concurrent imports", CONCURRENT_SHARE, round(figures.concurrent_share, 3)),
     ]
 

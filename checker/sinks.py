@@ -5,6 +5,8 @@ from pathlib import Path
 import polars as pl
 from deltalake import DeltaTable
 
+from checker.foreign.deeds import is_ours
+
 READERS = ("delta-rs", "polars")
 PLACE = ["k", "_version", "_import", "_row"]
 
@@ -28,8 +30,8 @@ def wear(location: Path) -> dict[str, int]:
 
 
 def read_places(location: Path, imports: list[str] | None) -> pl.DataFrame:
-    """Which row each key shows now; with `imports`, only the rows of those."""
-    wanted = pl.scan_delta(str(location)).select(PLACE)
+    """Which imported row each key shows now; with `imports`, only the rows of those."""
+    wanted = pl.scan_delta(str(location)).select(PLACE).filter(~is_ours())
     return (wanted if imports is None else wanted.filter(pl.col("_import").is_in(imports))).collect()
 
 

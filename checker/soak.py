@@ -22,6 +22,8 @@ from checker.caller import Caller
 from checker.capabilities import DELETES, WEBHOOKS, missing, probe
 from checker.collecting import Collector
 from checker.defining import Definer
+from checker.foreign.engines import open_writers
+from checker.foreign.rounds import Rounds
 from checker.hostile import rounds
 from checker.hostile.rounds import Hostility
 from checker.listening import Listener, Readings
@@ -30,7 +32,7 @@ from checker.making import Maker
 from checker.nemesis import Nemesis, plan
 from checker.platform import Platform
 from checker.receiving import Receiver
-from checker.report import ATTACKS, BROKEN_TABLES, KILLS_EACH, PER_MINUTES, SCHEMA_CHANGES
+from checker.report import ATTACKS, BROKEN_TABLES, FOREIGN_WRITES, KILLS_EACH, PER_MINUTES, SCHEMA_CHANGES
 from checker.tables import TENANTS, plan_tables
 from checker.topics import start_tail
 
@@ -38,6 +40,7 @@ ENVIRON = {"MILLRACE_API__LEASE_SECONDS": "20", "MILLRACE_API__PRIVATE_TARGETS":
 SEQUENTIAL, CONCURRENT = 2, 4
 PAUSE_SECONDS = 2.0
 SPARE = 1.15
+FOREIGN_TRIES = 8
 PAUSES_PER_KILL = 0.9
 LOOK_SECONDS = 5.0
 WARM_SECONDS = 2.0
@@ -51,6 +54,7 @@ class Wish:
     home: Path
     dump: Path
     most_disk_mb: int
+    engines: tuple[str, ...] = ()
 
 
 def soak(wish: Wish) -> None:
@@ -162,7 +166,13 @@ class Run:
         folder = self._wish.dump / "history"
         operator = Caller(self._platform.url, self._platform.token, rounds.TENANT, self._canaries, folder)
         hostility = Hostility(self._platform, operator, self._canaries, self._board, lines)
+        writers = open_writers(self._wish.engines, self._wish.dump)
+        foreign = Lines(self._wish.dump / "foreign.jsonl")
+        rounds_of_others = Rounds(self._platform.home / "lake", self._tables, writers, self._board, foreign, seed + 5)
+        # Many are refused, because an import was faster or the table is broken.
+        pause = PER_MINUTES * 60 / (FOREIGN_WRITES * FOREIGN_TRIES)
         return {
+            **({"foreign": lambda _: rounds_of_others.run(pause)} if writers else {}),
             "nemesis": lambda seconds: nemesis.run(faults, seconds),
             "breaker": lambda seconds: breaker.run(broken, seconds),
             "hostility": lambda seconds: hostility.run(attacks, seconds),
@@ -218,6 +228,7 @@ class Run:
     def _write_run(self, scene: Scene, collector: Collector, load: list[float], settled: float) -> None:
         said = {
             "seed": self._wish.seed,
+            "engines": list(self._wish.engines),
             "minutes": self._wish.minutes,
             "canaries": self._canaries,
             "keyless": [list(place) for place in sorted(self._keyless)],

@@ -21,6 +21,7 @@ from checker.checks import (
     k16_notify,
     k17_alone,
     k18_walls,
+    k19_foreign,
 )
 from checker.dump import Dump
 from checker.findings import Findings
@@ -31,7 +32,7 @@ CHECKS: dict[str, Callable[[Model], Findings]] = {
     "K5": k05_torn.check, "K6": k06_order.check, "K7": k07_log.check, "K8": k08_end.check,
     "K9": k09_progress.check, "K10": k10_errors.check, "K11": k11_schema.check, "K12": k12_isolation.check,
     "K13": k13_reads.check, "K14": k14_liveness.check, "K15": k15_durability.check, "K16": k16_notify.check,
-    "K17": k17_alone.check, "K18": k18_walls.check,
+    "K17": k17_alone.check, "K18": k18_walls.check, "K19": k19_foreign.check,
 }  # fmt: skip
 
 

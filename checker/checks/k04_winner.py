@@ -31,7 +31,8 @@ def _winners(model: Model, stored: pl.DataFrame, found: Findings) -> None:
     newer = pl.col("best_seq").is_null() | (pl.col("seq") > pl.col("best_seq"))
     allowed = is_best | (newer & ~pl.col("certain").fill_null(False))
     shown = [*TABLE, "k", "seq", "_row", "best_seq", "best_row", "_import"]
-    found.none_of(compared.filter(~allowed.fill_null(False)).select(shown), here.height, "not the winner")
+    losers = compared.filter(~allowed.fill_null(False)).join(model.given, on=[*TABLE, "k"], how="anti")
+    found.none_of(losers.select(shown), here.height, "not the winner")
     floored = stored.join(model.floors, on=TABLE).filter(pl.col("seq") < pl.col("floor"))
     found.none_of(floored.select(*TABLE, "k", "seq", "floor"), stored.height, "a truncated row is back")
 

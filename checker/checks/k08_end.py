@@ -42,6 +42,7 @@ def _readable(model: Model, found: Findings) -> None:
         missing = _not_taken_away(model, missing)
         found.none_of(missing.select("import", "place", "k"), certain.height, f"ended, but not in {where}")
         deletes = newest(accepted).filter("deletes").join(seen, on="k").filter(_OLDER)
+        deletes = deletes.join(model.given, on=[*TABLE, "k"], how="anti")
         found.none_of(
             deletes.select("import", "k", "has"), accepted.height - certain.height, f"deleted, but in {where}"
         )
@@ -62,14 +63,14 @@ def _missing_keys(certain: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
 
 
 def _not_taken_away(model: Model, short: pl.DataFrame) -> pl.DataFrame:
-    """A delete or a truncate behind the row may already have taken it, whether or not it has ended."""
+    """A delete or a truncate behind the row may already have taken it, whether or not it has ended; so may another engine."""
     if not short.height:
         return short
     deletes = model.rows.filter(pl.col("deletes")).group_by([*TABLE, "k"]).agg(pl.col("seq").max().alias("gone"))
     floors = model.floors.rename({"floor": "emptied"})
     excused = short.join(deletes, on=[*TABLE, "k"], how="left").join(floors, on=TABLE, how="left")
     taken = (pl.col("gone").fill_null(-1) >= pl.col("seq")) | (pl.col("emptied").fill_null(-1) > pl.col("seq"))
-    return excused.filter(~taken)
+    return excused.filter(~taken).join(model.given, on=[*TABLE, "k"], how="anti")
 
 
 def _one_end(model: Model, found: Findings) -> None:

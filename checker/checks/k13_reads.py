@@ -24,11 +24,13 @@ def check(model: Model) -> Findings:
     frames = model.dump.seen_rows.partition_by("snapshot", as_dict=True)
     for (tenant, table), readings in by_table.items():
         vanishing = _may_vanish(model, tenant, table)
+        given = model.given.filter((pl.col("tenant") == tenant) & (pl.col("table") == table)).select("k")
         ordered = sorted(readings, key=lambda each: each["begun"])
         for before, after in pairwise(ordered):
             if before["done"] <= after["begun"]:
                 pair = [frames.get((each["snapshot"],), model.dump.seen_rows.clear()) for each in (before, after)]
-                _never_back(pair[0], pair[1], vanishing, f"{tenant}/{table} reading {after['snapshot']}", found)
+                what = f"{tenant}/{table} reading {after['snapshot']}"
+                _never_back(pair[0], pair[1], vanishing, given, what, found)
     return found
 
 
@@ -46,13 +48,16 @@ def _may_vanish(model: Model, tenant: str, table: str) -> pl.DataFrame:
     return mine.select("k").unique() if floor.height else deleted
 
 
-def _never_back(before: pl.DataFrame, after: pl.DataFrame, vanishing: pl.DataFrame, what: str, found: Findings) -> None:
+def _never_back(
+    before: pl.DataFrame, after: pl.DataFrame, vanishing: pl.DataFrame, given: pl.DataFrame, what: str, found: Findings
+) -> None:
     both = before.join(after, on="k", how="left", suffix="_then")
     order = pl.struct("_version", "_row")
-    back = both.filter(
+    back = both.join(given, on="k", how="anti").filter(
         (pl.col("_version_then") < pl.col("_version"))
         | ((pl.col("_version_then") == pl.col("_version")) & (pl.col("_row_then") < pl.col("_row")))
     )
     found.none_of(back.select("k", order, "_version_then"), both.height, f"{what}: an older version")
     gone = both.filter(pl.col("_version_then").is_null()).join(vanishing, on="k", how="anti")
+    gone = gone.join(given, on="k", how="anti")
     found.none_of(gone.select("k", "_version"), both.height, f"{what}: a key vanished")

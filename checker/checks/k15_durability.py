@@ -29,7 +29,7 @@ def check(model: Model) -> Findings:
     deleted = model.rows.filter("deletes").select(*TABLE, "k").unique()
     lost = keyed.filter(~pl.col("deletes")).join(there, on=[*TABLE, "k"], how="left").filter(
         pl.col("has").is_null() | (pl.col("has") < pl.col("seq"))
-    ).join(deleted, on=[*TABLE, "k"], how="anti")  # fmt: skip
+    ).join(deleted, on=[*TABLE, "k"], how="anti").join(model.given, on=[*TABLE, "k"], how="anti")  # fmt: skip
     found.none_of(lost.select(*TABLE, "k", "import"), rows.filter("keyed").height, "ended before a kill, and lost")
     keyless = rows.filter(~pl.col("keyed"))
     present = stored.select(pl.col("_import").alias("import"), pl.col("_row").alias("place"))

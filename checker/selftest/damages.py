@@ -5,11 +5,11 @@ from copy import deepcopy
 from checker.checks import CHECKS
 from checker.dump import Dump
 from checker.model import Model
-from checker.selftest import damaged_logs, damaged_stores, damaged_walls
+from checker.selftest import damaged_foreign, damaged_logs, damaged_stores, damaged_walls
 from checker.selftest.good_run import good_run
 from checker.selftest.planting import DAMAGES, Damage
 
-__all__ = ["DAMAGES", "caught", "damaged_logs", "damaged_stores", "damaged_walls"]
+__all__ = ["DAMAGES", "caught", "damaged_foreign", "damaged_logs", "damaged_stores", "damaged_walls"]
 
 
 def caught(seed: int = 1) -> list[tuple[Damage, bool]]:

@@ -1,7 +1,9 @@
 """A small run that is right: two tenants, keyed and keyless tables, overlapping imports, schema changes, deletes, a truncate,
-streamed rows, an atomic table, cancelled imports, a repeated request, a span, kills. A seed in, its dump out."""
+streamed rows, an atomic table, cancelled imports, a repeated request, a span, kills, another engine that writes too. A seed
+in, its dump out."""
 
 from checker.dump import Dump
+from checker.foreign.deeds import APPEND, FIRST_KEY, OPTIMIZE, TAKE, UPDATE, Deed
 from checker.selftest.perfect import PARTITIONS, Perfect
 from checker.selftest.upload import Upload
 from checker.shapes import FIRST_SHAPE
@@ -22,6 +24,7 @@ def good_run(seed: int = 1) -> Dump:
         _withholding(world, tenant)
         _together(world, tenant)
         _besieged(world, tenant)
+        _shared(world, tenant)
     return world.finish()
 
 
@@ -101,3 +104,13 @@ def _besieged(world: Perfect, tenant: str) -> None:
     world.attack()
     Upload(world, tenant, TRAIL).send().apply()
     world.attacked()
+
+
+def _shared(world: Perfect, tenant: str) -> None:
+    """Another engine adds rows of its own, changes and deletes some, and compacts the files."""
+    rows = {FIRST_KEY + number: f"foreign 1 {number}" for number in range(5)}
+    world.foreign(tenant, VAULT, Deed(APPEND, rows))
+    world.foreign(tenant, VAULT, Deed(UPDATE, {FIRST_KEY: "foreign 2 0"}))
+    world.foreign(tenant, VAULT, Deed(TAKE, keys=(FIRST_KEY + 1,)))
+    world.foreign(tenant, TRAIL, Deed(OPTIMIZE))
+    Upload(world, tenant, VAULT).send().apply()

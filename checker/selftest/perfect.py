@@ -11,10 +11,12 @@ import numpy as np
 import polars as pl
 
 from checker.dump import RECORDS, REJECTED, SEEN_ROWS, Document, Dump
+from checker.foreign.deeds import Deed, Rows
 from checker.shapes import Shape
 
 PARTITIONS = {"left": 0, "right": 1}
 SECRET = b"not a secret"
+OTHERS = {"k": pl.Int64, "w": pl.String}
 
 
 class Perfect:
@@ -33,6 +35,7 @@ class Perfect:
         self._rejected: list[pl.DataFrame] = []
         self._seen: list[pl.DataFrame] = []
         self._sent: list[pl.DataFrame] = []
+        self._others: dict[tuple[str, str], Rows] = defaultdict(dict)
         self._calls = 0
         self.now = 1_000_000.0
 
@@ -159,6 +162,14 @@ class Perfect:
     def attacked(self) -> None:
         self.dump.nemesis[-1]["ended_wall"] = self.tick()
 
+    def foreign(self, tenant: str, table: str, deed: Deed) -> None:
+        """Another engine writes the table."""
+        before = self._others[tenant, table]
+        after = self._others[tenant, table] = deed.after(before)
+        said: Document = {"target": f"{tenant}/{table}", "engine": "deltalake", "deed": deed.kind, "outcome": "done"}
+        said |= {"before": before, "after": after, "found": after}
+        self.dump.foreign.append({**said, "t_wall": self.tick()})
+
     def store(self, tenant: str, table: str, frame: pl.DataFrame) -> None:
         self._tables[tenant, table].append(frame)
 
@@ -191,7 +202,10 @@ class Perfect:
         dump = self.dump
         for tenant, table in self.shapes:
             for reader in ("delta-rs", "polars"):
-                dump.stored[reader, tenant, table] = self.table(tenant, table)
+                rows = self._others[tenant, table]
+                others = pl.DataFrame({"k": list(rows), "w": list(rows.values())}, schema=OTHERS)
+                whole = pl.concat([self.table(tenant, table), others], how="diagonal_relaxed")
+                dump.stored[reader, tenant, table] = whole
         records = [(reader, *record) for reader in ("tail", "first", "second") for record in self._records]
         dump.records = pl.DataFrame(records, schema=RECORDS, orient="row")
         dump.rows = pl.concat([dump.rows, *self._sent])

@@ -8,6 +8,7 @@ from millrace.embed.jars import JAR_SETS, jar_folder, jar_folders
 
 PINS = Path(__file__).with_name("jars.sha256")
 DELTA_VERSION = "4.4.0"
+DELTA33_VERSION = "3.3.2"
 
 TEST_SETS = {
     # What else it needs is among Spark's own jars.
@@ -17,6 +18,11 @@ TEST_SETS = {
     ),
     # A driver that an operator might register.
     "mariadb": (Artifact("org.mariadb.jdbc", "mariadb-java-client", "3.5.6"),),
+    # For Spark 3.5.
+    "delta33": (
+        Artifact("io.delta", "delta-spark_2.12", DELTA33_VERSION),
+        Artifact("io.delta", "delta-storage", DELTA33_VERSION),
+    ),
     "delta": (
         Artifact("io.delta", "delta-spark_2.13", DELTA_VERSION),
         Artifact("io.delta", "delta-storage", DELTA_VERSION),

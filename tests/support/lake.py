@@ -107,6 +107,16 @@ def read_by_query(root: Path, version: int | None = None) -> list[tuple[int, int
     return sorted(zip(rows["id"].to_pylist(), rows["_version"].to_pylist(), strict=True))
 
 
+def read_columns(root: Path, *columns: str) -> dict[str, list[tuple[object, ...]]]:
+    """Rows of the newest version, by reader."""
+    table = pa.table(deltalake.DeltaTable(str(root)).scan().read_all()).select(list(columns))
+    return {
+        "polars": pl.scan_delta(str(root)).select(*columns).collect().rows(),
+        "deltalake": [tuple(row.values()) for row in table.to_pylist()],
+        "duckdb": delta_scan(root, None, *columns),
+    }
+
+
 READERS = (read_by_polars, read_by_deltalake, read_by_duckdb, read_by_query)
 
 

@@ -32,6 +32,8 @@ ENOUGH = Figures(
     longest_stall=21.0,
     broken_tables=5,
     attacks=10,
+    foreign_writes=60,
+    has_other_writers=True,
 )
 GREEN = Findings("K1", "lost", comparisons=5)
 
@@ -45,6 +47,7 @@ def test_thirty_minutes_need_what_the_issue_says() -> None:
         replace(ENOUGH, schema_changes=19),
         replace(ENOUGH, broken_tables=4),
         replace(ENOUGH, attacks=9),
+        replace(ENOUGH, foreign_writes=59),
         *(replace(ENOUGH, kills={**ENOUGH.kills, part: 7}) for part in KILLED),
     ):
         assert sum(not quota.is_met for quota in quotas(less)) == 1
