@@ -12,6 +12,7 @@ from typing import Any
 
 from bench import (
     demo,
+    durability,
     end_to_end,
     formats,
     growth,
@@ -60,6 +61,7 @@ CORE: Benches = {
     "formats": formats.run,
     "memory_5gb": memory_5gb.run,
     "growth": growth.run,
+    "durability": durability.run,
     "demo": demo.run,
 }
 LOG: Benches = {"ops": log_ops.run, "streaming": log_streaming.run}

@@ -40,6 +40,24 @@ def flush(file: BinaryIO, durable: bool) -> None:
         os.fsync(file.fileno())
 
 
+def sync_folder(folder: str | Path) -> None:
+    """The names in the folder survive a power cut from now on."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_file(path: str | Path) -> None:
+    """The content survives a power cut from now on, whoever wrote it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 @contextmanager
 def replacing(
     path: Path, *, durable: bool = False, mode: int = 0o666, folder: Path | None = None
@@ -51,6 +69,8 @@ def replacing(
         yield file
         flush(file, durable)
         os.replace(name, path)
+        if durable:
+            sync_folder(path.parent)
 
 
 def replace_file(path: Path, content: bytes | str, *, durable: bool = False, mode: int = 0o666) -> None:
@@ -67,4 +87,6 @@ def create_file(path: Path, content: bytes, *, durable: bool = False, mode: int 
             os.link(name, path)
         except FileExistsError:
             return False
+        if durable:
+            sync_folder(path.parent)
     return True

@@ -336,6 +336,8 @@ class Settings(BaseSettings):
     home: Path = Path.home() / ".millrace"
     store_url: SecretStr | None = None
     """The control store; empty: SQLite under the home."""
+    durability: Literal["process", "power_cut"] = "process"
+    """What survives: everything that was acknowledged survives the death of any process, or of the machine as well."""
     files_root: Path | None = None
     """The folder that local file sinks may write below; empty: none may."""
     mysimbdp: bool = False
@@ -362,6 +364,10 @@ class Settings(BaseSettings):
             raise wrong_settings(type(self), error) from None
         except SettingsError:
             raise unparsed_settings(type(self), os.environ) from None
+
+    @property
+    def survives_power_cut(self) -> bool:
+        return self.durability == "power_cut"
 
     def control_store(self, sqlite: Path) -> str:
         """The URL of the control store; `sqlite` is its file where the operator names no other."""

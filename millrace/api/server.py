@@ -68,10 +68,10 @@ class Server:
     def __init__(self, settings: Settings, cluster: Cluster) -> None:
         self.settings = settings
         self.cluster = cluster
-        self.exchange = open_exchange(settings.home)
+        self.exchange = open_exchange(settings.home, durable=settings.survives_power_cut)
         places = self.exchange.places
         self.sink_context = SinkContext.of(settings, places)
-        self.store = ControlStore(settings.control_store(places.control_store))
+        self.store = ControlStore(settings.control_store(places.control_store), settings.survives_power_cut)
         self.queues = Queues(self.store)
         self.topics = Topics(cluster)
         kafka = settings.kafka

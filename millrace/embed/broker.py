@@ -63,9 +63,15 @@ class Broker:
 
 
 def prepare_broker(
-    home: Path, accounts: Accounts, port: int = 0, heap_megabytes: int = DEFAULT_HEAP_MEGABYTES
+    home: Path,
+    accounts: Accounts,
+    port: int = 0,
+    heap_megabytes: int = DEFAULT_HEAP_MEGABYTES,
+    *,
+    durable: bool = False,
 ) -> Broker:
-    """End what an earlier run left, settle the ports, write the configuration and, the first time, the storage.
+    """End what an earlier run left, settle the ports, write the configuration and, the first time, the storage. `durable`:
+    what it acknowledges survives a power cut.
 
     The storage of a version without accounts, or with other passwords than the files have now, gets these."""
     home = home.absolute()
@@ -75,7 +81,7 @@ def prepare_broker(
         home.chmod(stat.S_IMODE(home.stat().st_mode) & ~stat.S_IRWXO)
     log = home / "kafka.log"
     end_left_over(log)
-    preparing = _Preparing(home, accounts.passwords(), _settle_ports(home, port), _java(heap_megabytes), log)
+    preparing = _Preparing(home, accounts.passwords(), _settle_ports(home, port), _java(heap_megabytes), log, durable)
     if not preparing.data.is_dir():
         preparing.format()
     elif not preparing.is_known():
@@ -93,6 +99,7 @@ class _Preparing:
     ports: Ports
     java: tuple[str, ...]
     log: Path
+    durable: bool
 
     @property
     def data(self) -> Path:
@@ -110,7 +117,7 @@ class _Preparing:
         replace_file(self._noted, fingerprint(self.passwords), durable=True, mode=PRIVATE_FILE)
 
     def command(self) -> tuple[str, ...]:
-        return self._command(properties_of(self.ports, self.data, self.passwords[ADMIN]))
+        return self._command(properties_of(self.ports, self.data, self.passwords[ADMIN], durable=self.durable))
 
     def _command(self, properties: str) -> tuple[str, ...]:
         return (*self.java, "kafka.Kafka", str(self._written("server.properties", properties)))

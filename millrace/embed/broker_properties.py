@@ -25,9 +25,12 @@ class Ports:
     controller: int
 
 
-def properties_of(ports: Ports, data: Path, admin_password: str, *, is_setup: bool = False) -> str:
+def properties_of(
+    ports: Ports, data: Path, admin_password: str, *, is_setup: bool = False, durable: bool = False
+) -> str:
     """Every setting that differs from Kafka's default, in Java's format, where a backslash starts an escape.
 
+    `durable`: a record is on the disk before it is acknowledged. There is no second broker that has it.
     `is_setup`: the administrator logs in without SCRAM, to store the credentials by which everybody logs in afterwards."""
     settings = {
         "process.roles": "broker,controller",
@@ -46,6 +49,7 @@ def properties_of(ports: Ports, data: Path, admin_password: str, *, is_setup: bo
         **_LIMITS,
         **_SINGLE_NODE,
         **_HOUSEKEEPING,
+        **(_FLUSHED if durable else {}),
     }
     return "".join(f"{key}={value.replace(chr(92), chr(92) * 2)}\n" for key, value in settings.items())
 
@@ -91,6 +95,8 @@ _SINGLE_NODE = {
     "background.threads": "2",
     "num.recovery.threads.per.data.dir": "2",
 }
+
+_FLUSHED = {"log.flush.interval.messages": "1"}
 
 _HOUSEKEEPING = {
     # Trimmed records leave the disk at this pace, not at Kafka's five minutes.

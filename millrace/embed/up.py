@@ -66,7 +66,8 @@ def _run(place: Home, settings: Settings, port: int, host: str | None) -> None:
     if bootstrap is None:
         progress.say("broker: preparing its files")
         accounts = broker_accounts(settings.kafka.passwords or place.broker_passwords)
-        broker = prepare_broker(place.broker, accounts, heap_megabytes=settings.kafka.heap_mb)
+        heap, durable = settings.kafka.heap_mb, settings.survives_power_cut
+        broker = prepare_broker(place.broker, accounts, heap_megabytes=heap, durable=durable)
         children.append(broker.child)
         bootstrap = broker.bootstrap_servers
         login = {"MILLRACE_KAFKA__PASSWORDS": str(accounts.folder.absolute())}

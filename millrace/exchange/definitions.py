@@ -23,7 +23,8 @@ class DefinitionStore:
         """Every process can read it when this returns."""
         path = self.home.definition(definition.fingerprint)
         if not path.exists():
-            replace_file(path, definition.to_json())
+            # Every row of the table needs it, for ever.
+            replace_file(path, definition.to_json(), durable=True)
         SinkKinds(self.home).note(definition)
 
     def read(self, fingerprint: str) -> Definition:

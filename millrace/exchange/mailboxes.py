@@ -51,8 +51,9 @@ class Exchange:
         return keyring_of(self.keys, kms)
 
 
-def open_exchange(root: Path) -> Exchange:
-    """The embedded form: files below one folder, which is made if it is missing."""
+def open_exchange(root: Path, *, durable: bool = False) -> Exchange:
+    """The embedded form: files below one folder, which is made if it is missing. `durable`: what is written to tables
+    survives a power cut."""
     home = Home(root)
     home.make_private()
     return Exchange(
@@ -71,7 +72,7 @@ def open_exchange(root: Path) -> Exchange:
         keys=KeyFiles(home),
         op_keys=OpKeyFiles(home),
         log_keys=LogKeys(home),
-        places=Places(home),
+        places=Places(home, durable),
         tenant_files=TenantFiles(home),
         app_folders=AppFolders(home),
     )

@@ -22,7 +22,10 @@ from millrace.seal.keyring import Keyring
 
 @dataclass(frozen=True, slots=True)
 class Places:
+    """`durable`: what is written to tables survives a power cut."""
+
     home: Home
+    durable: bool = False
 
     def core_store(self) -> CoreStoreFile:
         return CoreStoreFile(self.home)
@@ -37,21 +40,25 @@ class Places:
         return self.home.table_copies(tenant, table, place)
 
     def table_store(self, tenant: str, table: str) -> Store:
-        return Store(self.table(tenant, table))
+        return self.store(self.table(tenant, table))
+
+    def store(self, root: Path) -> Store:
+        """The files of a table, or of rows on their way into it, in one of these places."""
+        return Store(root, self.durable)
 
     def error_store(self, keyring: Keyring, tenant: str, table: str, seal: Seal | None = None) -> SealedStore:
         """Rejected rows. The log of the table, and which of its rows are gone, is nobody's secret."""
         root = self.errors(tenant, table)
-        return SealedStore(root, keyring, tenant, table, seal=seal, is_secret=_is_data_file)
+        return SealedStore(root, keyring, tenant, table, seal=seal, is_secret=_is_data_file, durable=self.durable)
 
     def store_for_rejects(self, keyring: Keyring, tenant: str, table: str, key: str | None, owner: str) -> Store:
         """Where rows of one import are added: sealed by its data key, or plain if it has none."""
         if key is None:
-            return Store(self.errors(tenant, table))
+            return self.store(self.errors(tenant, table))
         return self.error_store(keyring, tenant, table, keyring.seal(tenant, table, key, owner))
 
     def staging_store(self, keyring: Keyring, tenant: str, table: str, seal: Seal | None = None) -> SealedStore:
-        return SealedStore(self.staged(tenant, table), keyring, tenant, table, seal=seal)
+        return SealedStore(self.staged(tenant, table), keyring, tenant, table, seal=seal, durable=self.durable)
 
     def staged(self, tenant: str, table: str) -> Path:
         return self.home.staged(tenant, table)

@@ -30,7 +30,8 @@ def main(words: list[str]) -> int:
                 return 1
             time.sleep(LOOK_SECONDS)
         return 0
-    broker = prepare_broker(places.broker, accounts, port, settings.kafka.heap_mb)
+    heap, durable = settings.kafka.heap_mb, settings.survives_power_cut
+    broker = prepare_broker(places.broker, accounts, port, heap, durable=durable)
     # Not waited for: this process is about to become another program.
     subprocess.Popen([sys.executable, "-m", "millrace.k8s.broker", str(port), "open"])
     command = broker.child.launch.argv

@@ -20,7 +20,7 @@ WRITER_FEATURES = READER_FEATURES | {"appendOnly", "invariants"}
 # Features that each table of writer version 2 has. A table that lists features must list these too.
 _LEGACY_FEATURES = ("appendOnly", "invariants")
 # What an entry takes in memory besides its texts, about.
-_FILE_WEIGHT, _TRANSACTION_WEIGHT, _VALUE_WEIGHT = 600, 350, 150
+FILE_WEIGHT, TRANSACTION_WEIGHT, VALUE_WEIGHT = 600, 100, 150
 _SHOWN = 60
 
 
@@ -89,21 +89,25 @@ class AddFile:
         """What it takes in memory, about."""
         said = len(self.path) + len(self.stats or "")
         for values in (self.partition_values, self.tags or {}):
-            said += sum(_VALUE_WEIGHT + len(name) + len(value or "") for name, value in values.items())
+            said += sum(VALUE_WEIGHT + len(name) + len(value or "") for name, value in values.items())
         vector = self.deletion_vector
-        return _FILE_WEIGHT + said + (0 if vector is None else _FILE_WEIGHT + len(vector.location))
+        return FILE_WEIGHT + said + (0 if vector is None else FILE_WEIGHT + len(vector.location))
+
+    @property
+    def written_stats(self) -> str | None:
+        """Its statistics as the log holds them: with the number of rows, and whether the bounds are exact."""
+        if self.rows < 0 or (self.stats is not None and self.deletion_vector is None):
+            return self.stats
+        return _with_bounds(self.stats, self.rows, is_tight=self.deletion_vector is None)
 
     def to_json(self, data_change: bool = True) -> Action:
-        stats = self.stats
-        if self.rows >= 0 and (stats is None or self.deletion_vector):
-            stats = _with_bounds(stats, self.rows, is_tight=self.deletion_vector is None)
         add: Action = {
             "path": self.path,
             "partitionValues": dict(self.partition_values),
             "size": self.size,
             "modificationTime": self.modified_ms,
             "dataChange": data_change,
-            "stats": stats,
+            "stats": self.written_stats,
         }
         if self.tags is not None:
             add["tags"] = dict(self.tags)
@@ -116,7 +120,7 @@ class AddFile:
         stats, vector = add.get("stats"), add.get("deletionVector")
         known = parsed(_text(add, "stats")) if stats else {}
         return cls(
-            path=_checked_path(_text(add, "path")),
+            path=checked_path(_text(add, "path")),
             size=_number(add, "size"),
             rows=_number(known, "numRecords") if known.get("numRecords") is not None else -1,
             modified_ms=_number(add, "modificationTime"),
@@ -150,6 +154,31 @@ def remove_action(file: AddFile, data_change: bool = True) -> Action:
     if file.deletion_vector:
         remove["deletionVector"] = file.deletion_vector.to_json()
     return {"remove": remove}
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedFile:
+    """A file that readers of older versions may still need, until its retention ends: a data file, or a deletion vector that
+    another one has replaced. Checkpoints name it, so that no engine's VACUUM deletes it before."""
+
+    path: str
+    removed_ms: int
+    size: int = 0
+    deletion_vector: DeletionVector | None = None
+
+    @property
+    def weight(self) -> int:
+        return FILE_WEIGHT + len(self.path) + (0 if self.deletion_vector is None else FILE_WEIGHT)
+
+    @classmethod
+    def from_json(cls, remove: Action) -> "RemovedFile":
+        vector = remove.get("deletionVector")
+        return cls(
+            checked_path(_text(remove, "path")),
+            _number(remove, "deletionTimestamp") if remove.get("deletionTimestamp") else 0,
+            _number(remove, "size") if remove.get("size") else 0,
+            DeletionVector.from_json(vector) if vector else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +270,7 @@ class Transaction:
 
     @property
     def weight(self) -> int:
-        return _TRANSACTION_WEIGHT + len(self.app_id)
+        return TRANSACTION_WEIGHT + len(self.app_id)
 
 
 def _text(value: Action, name: str) -> str:
@@ -251,7 +280,7 @@ def _text(value: Action, name: str) -> str:
     return found
 
 
-def _checked_path(path: str) -> str:
+def checked_path(path: str) -> str:
     name = unquote(path)
     if "\0" in name or ".." in name.split("/"):
         raise ValueError(f"the path {path[:_SHOWN]!r} leaves the table's folder")

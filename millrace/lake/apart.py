@@ -23,14 +23,18 @@ _MOST_TEXT = 300
 _REMEDY = "Write it again with smaller row groups and pages, with the engine that wrote it."
 
 
-def checkpoint_apart(store: Store, name: str, data: bytes, job: CheckpointJob) -> Iterator[bytes]:
-    """JSON lines of the checkpoint's actions, in pieces."""
-    return _pieces(store, name, "checkpoint_lines", job, data)
+def checkpoint_apart(store: Store, name: str, data: bytes, job: CheckpointJob) -> Iterator[pa.RecordBatch]:
+    """The rows of a checkpoint, with the wanted columns."""
+    return _batches(_pieces(store, name, "rows_of_checkpoint", job, data))
 
 
 def rows_apart(store: Store, name: str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
     """The rows of a data file, or some of their columns."""
-    for piece in _pieces(store, name, "rows_of_file", RowsJob(store.local(name), columns)):
+    return _batches(_pieces(store, name, "rows_of_file", RowsJob(store.local(name), columns)))
+
+
+def _batches(pieces: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
+    for piece in pieces:
         for batch in pa.ipc.open_stream(piece):
             # The process may have sent anything.
             batch.validate(full=True)

@@ -25,17 +25,19 @@ _REMEDY = "Write a checkpoint of the table with the engine that wrote it, or mer
 class LogBounds:
     """`log_bytes`: of one file of the log. `snapshot_bytes`: what the list of a table's files may take in memory, about.
     `file_rows`, `vector_bytes`: how many rows of a file are looked at together, and the bytes that tell which of them are
-    deleted. `rows_apart`: data files are decoded in bounded processes."""
+    deleted. `rows_apart`: data files are decoded in bounded processes. `plain_bytes`: what may come out of a checkpoint that
+    is decoded in the reader's own process."""
 
     log_bytes: int = 256 * MIB
     snapshot_bytes: int = 1024 * MIB
     file_rows: int = 1 << 28
     vector_bytes: int = 64 * MIB
     rows_apart: bool = False
+    plain_bytes: int = 512 * MIB
 
 
 # Of tables that we or the operator's engines write, and of those in a place that a tenant chose: about 45,000 files.
-OURS, TENANTS = LogBounds(), LogBounds(16 * MIB, 32 * MIB, 4_000_000, 8 * MIB, True)
+OURS, TENANTS = LogBounds(), LogBounds(16 * MIB, 32 * MIB, 4_000_000, 8 * MIB, True, 0)
 
 
 def parsed(text: bytes | str) -> Any:

@@ -14,11 +14,12 @@ from pyroaring import BitMap
 
 from millrace.lake.actions import AddFile, remove_action
 from millrace.lake.changes import declaration, file_actions
+from millrace.lake.checkpointing import checkpoint_if_due
 from millrace.lake.core_share import CoreShare
 from millrace.lake.decide import Dead, TableContents, as_add
 from millrace.lake.deletion_vectors import dead_positions
 from millrace.lake.index import KeyIndex
-from millrace.lake.log import Conflict, Snapshot, checkpoint_if_due, commit, load, refresh
+from millrace.lake.log import Conflict, Snapshot, commit, load, refresh
 from millrace.lake.read import read_in_shape
 from millrace.lake.schema import TableSpec, arrow_schema
 from millrace.lake.sidecar import StagedFile
@@ -174,8 +175,12 @@ def _fewer_tombstones(
 
 
 def _fewer_chunk_ids(snapshot: Snapshot, state: TableState, safe_version: int) -> TableState:
-    # A table without definitions holds rows of other tables' imports, whose versions have no common order.
+    known = snapshot.transactions.columns()
     if state.definition is None:
-        return state
-    remembered = sum(state.floor < known.version <= safe_version for known in snapshot.transactions.values())
+        # It holds rows of other tables' imports, whose versions have no common order. Versions are microseconds: what was
+        # recorded before the oldest open import began belongs to an import that is over.
+        settled_ms = safe_version // 1000
+        remembered = np.count_nonzero((known.updated > state.settled_ms) & (known.updated <= settled_ms))
+        return replace(state, settled_ms=settled_ms) if remembered > MOST_CHUNK_IDS else state
+    remembered = np.count_nonzero((known.versions > state.floor) & (known.versions <= safe_version))
     return replace(state, floor=safe_version) if remembered > MOST_CHUNK_IDS else state

@@ -121,7 +121,7 @@ def decide_keyed(known: TableContents, staged: Sequence[StagedFile]) -> Decision
 def decide_keyless(snapshot: Snapshot, staged: Sequence[StagedFile], floor: int = NO_FLOOR) -> Decision:
     """Each chunk counts once. Rows lose if their chunk is in the table already, came earlier in this batch, or is at or below
     the floor."""
-    decision, seen = Decision(), set(snapshot.transactions)
+    decision, seen = Decision(), set[str]()
     for file in _distinct(staged):
         if file.path in snapshot.files or not file.rows:
             continue
@@ -132,7 +132,7 @@ def decide_keyless(snapshot: Snapshot, staged: Sequence[StagedFile], floor: int 
             )
         dropped = []
         for chunk in file.chunks:
-            if chunk.chunk_id in seen or chunk.version <= floor:
+            if chunk.chunk_id in seen or chunk.chunk_id in snapshot.transactions or chunk.version <= floor:
                 first = chunk.first_position
                 dropped.append(np.arange(first, first + chunk.rows, dtype=np.uint32))
                 continue

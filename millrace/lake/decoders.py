@@ -1,13 +1,11 @@
-"""What runs in the bounded processes: a checkpoint or a data file in, its actions as JSON lines or its rows as Arrow batches
-out, in pieces. An answer is one octet and bytes."""
+"""What runs in the bounded processes: a checkpoint or a data file in, its rows as Arrow batches out, in pieces. An answer is
+one octet and bytes."""
 
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
 
-import orjson
 import pyarrow as pa
 
 # Arrow imports it when the first array is cast: that would be once for every process.
@@ -15,7 +13,6 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 
 from millrace.bounded.limits import MIB, CpuBound, bound_process
-from millrace.lake.bounds import MOST_LINE_BYTES
 
 MEMORY_BYTES = 384 << 20
 CPU_SECONDS, CPU_SECONDS_PER_MIB = 20.0, 2.0
@@ -41,17 +38,18 @@ class RowsJob:
     memory_bytes: int = MEMORY_BYTES
 
 
-def checkpoint_lines(link: Connection, job: CheckpointJob) -> None:
+def rows_of_checkpoint(link: Connection, job: CheckpointJob) -> None:
     """The life of a process; the bytes of the checkpoint are its first message."""
     bound_process(job.memory_bytes)
     data = link.recv_bytes()
-    _answer(link, len(data), _lines(data, job))
+    leaves = [f"{kind}.{name}" for kind, names in job.columns for name in names]
+    _answer(link, len(data), _pieces(io.BytesIO(data), leaves))
 
 
 def rows_of_file(link: Connection, job: RowsJob) -> None:
     """The life of a process."""
     bound_process(job.memory_bytes)
-    _answer(link, 0, _batches(job))
+    _answer(link, 0, _pieces(job.path, job.columns, is_schema_told=True))
 
 
 def _answer(link: Connection, size: int, pieces: Iterator[bytes]) -> None:
@@ -70,38 +68,14 @@ def _answer(link: Connection, size: int, pieces: Iterator[bytes]) -> None:
     link.send_bytes(answer[:MOST_PIECE_BYTES])
 
 
-def _lines(data: bytes, job: CheckpointJob) -> Iterator[bytes]:
-    lines: list[bytes] = []
-    size = 0
-    leaves = [f"{kind}.{name}" for kind, names in job.columns for name in names]
-    with pq.ParquetFile(io.BytesIO(data), pre_buffer=False) as file:
-        for batch in file.iter_batches(_BATCH_ROWS, columns=leaves, use_threads=False):
-            for line in map(orjson.dumps, actions_in(batch)):
-                if len(line) > MOST_LINE_BYTES:
-                    raise ValueError(f"an action has {len(line)} bytes, more than {MOST_LINE_BYTES}")
-                lines.append(line)
-                size += len(line) + 1
-                if size > _PIECE_BYTES:
-                    yield b"\n".join(lines)
-                    lines, size = [], 0
-    if lines:
-        yield b"\n".join(lines)
-
-
-def actions_in(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    for kind, column in zip(batch.schema.names, batch.columns, strict=True):
-        # Maps are lists of pairs: telling Arrow to make dictionaries takes fifteen times as long.
-        for value in column.drop_null().to_pylist():
-            yield {kind: value}
-
-
-def _batches(job: RowsJob) -> Iterator[bytes]:
+def _pieces(source: str | io.BytesIO, columns: list[str] | None, *, is_schema_told: bool = False) -> Iterator[bytes]:
+    """`is_schema_told`: there is a batch also of a file without rows."""
     held: list[pa.RecordBatch] = []
     size = 0
-    with pq.ParquetFile(job.path, pre_buffer=False, buffer_size=MIB) as file:
-        # Also of a file without rows.
-        held.append(pa.RecordBatch.from_pylist([], schema=_wanted(file.schema_arrow, job.columns)))
-        for batch in file.iter_batches(_BATCH_ROWS, columns=job.columns, use_threads=False):
+    with pq.ParquetFile(source, pre_buffer=False, buffer_size=MIB, page_checksum_verification=True) as file:
+        if is_schema_told:
+            held.append(pa.RecordBatch.from_pylist([], schema=_wanted(file.schema_arrow, columns)))
+        for batch in file.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False):
             for part in _halved(batch):
                 held.append(part)
                 size += part.nbytes

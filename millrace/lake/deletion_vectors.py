@@ -56,7 +56,13 @@ def load_vector(store: Store, vector: DeletionVector) -> BitMap:
             f"marks {vector.cardinality} rows in {vector.size} bytes; {most} rows are read at most",
         )
     try:
-        return _loaded(store, vector)
+        try:
+            return _loaded(store, vector)
+        except (ValueError, struct.error):
+            name = vector_file(vector)
+            if name is None or not store.renew(name):
+                raise
+            return _loaded(store, vector)
     except (ValueError, struct.error) as error:
         raise _damaged(store, vector, str(error)) from error
 

@@ -1,6 +1,6 @@
-"""Whether a Parquet checkpoint is small for sure: as this platform writes them, without dictionaries, and its pages, not only
-its footer, say that little comes out of it. Decompressors write no more than a page's header says. What is not small for
-sure is decoded apart.
+"""Whether a Parquet checkpoint is small for sure: as this platform writes them, with its checksum and without dictionaries,
+and its pages, not only its footer, say that little comes out of it. Decompressors write no more than a page's header says.
+What is not small for sure is decoded apart.
 
 The footer is only parsed if it is short: a footer of n bytes takes up to 200 n in memory."""
 
@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-MOST_FILE_BYTES = 8 << 20
+from millrace.lake.sums import is_summed_parquet
+
 MOST_FOOTER_BYTES = 64 << 10
 MOST_PLAIN_BYTES = 32 << 20
-MOST_ROWS = 100_000
-MOST_VALUES = 64 * MOST_ROWS
+# Of what comes out: a compressed file has no more than a part of it, and a row takes some of it.
+FILE_SHARE, LEAST_ROW_BYTES, MOST_ROW_VALUES = 4, 320, 64
 _LISTED, _TEXT_BYTES = 10_000, 64 << 10
 _MAGIC = b"PAR1"
 _OURS = "parquet-cpp-arrow version "
@@ -25,32 +26,35 @@ _BOOLEANS, _BYTE, _INTEGERS, _DOUBLE, _BINARY, _STRUCT = (1, 2), 3, (4, 5, 6), 7
 _DEEPEST = 8
 
 
-def small_checkpoint(data: bytes, columns: Sequence[str]) -> pq.ParquetFile | None:
-    """The opened file if it has exactly these columns and is small for sure."""
-    if not _has_short_footer(data):
+def small_checkpoint(data: bytes, columns: Sequence[str], most_plain: int = MOST_PLAIN_BYTES) -> pq.ParquetFile | None:
+    """The opened file if it has exactly these columns and is small for sure: no more than `most_plain` comes out of it.
+    ValueError if it is damaged."""
+    # Found before the library sees it: a wrong footer may end the whole process.
+    if not is_summed_parquet(data) or not _has_short_footer(data, most_plain):
         return None
     try:
         limits = {"thrift_string_size_limit": _TEXT_BYTES, "thrift_container_size_limit": _LISTED}
         file = pq.ParquetFile(io.BytesIO(data), **limits)
-        is_small = _is_small(file.metadata, data, columns)
+        is_small = _is_small(file.metadata, data, columns, most_plain)
     except (pa.ArrowException, OSError, ValueError, IndexError):
         return None
     return file if is_small else None
 
 
-def _has_short_footer(data: bytes) -> bool:
-    if not 12 < len(data) <= MOST_FILE_BYTES or data[-4:] != _MAGIC:
+def _has_short_footer(data: bytes, most_plain: int) -> bool:
+    if not 12 < len(data) <= most_plain // FILE_SHARE or data[-4:] != _MAGIC:
         return False
     return int(struct.unpack("<I", data[-8:-4])[0]) <= MOST_FOOTER_BYTES
 
 
-def _is_small(footer: pq.FileMetaData, data: bytes, columns: Sequence[str]) -> bool:
-    if not footer.created_by.startswith(_OURS) or not 0 <= footer.num_rows <= MOST_ROWS:
+def _is_small(footer: pq.FileMetaData, data: bytes, columns: Sequence[str], most_plain: int) -> bool:
+    most_rows = most_plain // LEAST_ROW_BYTES
+    if not footer.created_by.startswith(_OURS) or not 0 <= footer.num_rows <= most_rows:
         return False
     if [footer.schema.column(number).path for number in range(footer.num_columns)] != list(columns):
         return False
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    if any(group.num_rows < 0 for group in groups) or sum(group.num_rows for group in groups) > MOST_ROWS:
+    if any(group.num_rows < 0 for group in groups) or sum(group.num_rows for group in groups) > most_rows:
         return False
     plain = values = 0
     for group in groups:
@@ -61,7 +65,7 @@ def _is_small(footer: pq.FileMetaData, data: bytes, columns: Sequence[str]) -> b
                 return False
             for size, count in _data_pages(data, start, start + chunk.total_compressed_size):
                 plain, values = plain + size, values + count
-                if plain > MOST_PLAIN_BYTES or values > MOST_VALUES:
+                if plain > most_plain or values > MOST_ROW_VALUES * most_rows:
                     return False
     return True
 

@@ -15,6 +15,7 @@ from millrace.lake.decide import Decision, TableContents, as_add, decide_keyed, 
 from millrace.lake.index import KeyIndex
 from millrace.lake.log import Snapshot
 from millrace.lake.long_work import announce
+from millrace.lake.overlay import Overlay
 from millrace.lake.read import rows_up_to
 from millrace.lake.reshape import Reshape
 from millrace.lake.schema import TableSpec
@@ -58,7 +59,7 @@ class Planner:
         target = self._lineage.target(snapshot, handle.spec, self._wanted)
         base, following = snapshot, replace(handle, spec=target.spec)
         if target.begins:
-            base = replace(snapshot, files={})
+            base = replace(snapshot, files=Overlay())
             handle = following = Handle(target.spec, KeyIndex(self._store, target.spec.key), handle.tombstones)
             state = replace(state, tombstones=())
         elif target.spec.key != handle.spec.key:

@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from millrace.lake.bounds import LOG_AHEAD_BYTES, OURS, LogBounds, room
 from millrace.lake.checkpoint import LOG_FOLDER
+from millrace.lake.copies import CheckedCopies
 from millrace.lake.keys import RUNS_FOLDER
 from millrace.lake.store import TEMPORARY_FOLDER, Sized, Store
 from millrace.lake.vacuum import RECORD
@@ -51,6 +52,7 @@ class RemoteStore(Store):
         # Names that this store has written need no lookup.
         self._sizes: OrderedDict[str, int] = OrderedDict()
         self._expected: Mapping[str, Sized] = {}
+        self._copies = CheckedCopies()
 
     @property
     def where(self) -> str:
@@ -67,17 +69,17 @@ class RemoteStore(Store):
 
     def local(self, name: str) -> str:
         path = self.path(name)
-        try:
-            # Trimming looks at the last use of a copy.
-            os.utime(path)
-        except FileNotFoundError:
-            self._fetch(name)
+        if self._has_copy(name):
+            with suppress(FileNotFoundError):
+                # Trimming looks at the last use of a copy.
+                os.utime(path)
+                return path
+        self._fetch(name)
         return path
 
     def source(self, name: str) -> str | BinaryIO:
-        path = self.path(name)
-        if os.path.exists(path):
-            return path
+        if self._has_copy(name):
+            return self.path(name)
 
         def read(start: int, length: int) -> bytes:
             return self._objects.get_range(name, start, length)
@@ -85,7 +87,32 @@ class RemoteStore(Store):
         return io.BufferedReader(RangeReader(read, self._objects.size(name)), READ_AHEAD_BYTES)
 
     def absent(self, names: Sequence[str]) -> Sequence[str]:
-        return [name for name in names if not os.path.exists(self.path(name))]
+        return [name for name in names if not self._has_copy(name)]
+
+    def renew(self, name: str) -> bool:
+        if name.startswith(_OWN):
+            return False
+        self._copies.forget(self.path(name))
+        super().delete(name)
+        self._fetch_if_there(name)
+        return os.path.exists(self.path(name))
+
+    def _has_copy(self, name: str) -> bool:
+        path = self.path(name)
+        if name.startswith(_OWN):
+            return os.path.exists(path)
+        return self._copies.is_whole(path, lambda size: self._has_size(name, size))
+
+    def _has_size(self, name: str, size: int) -> bool:
+        declared = self._declared(name)
+        if declared is None:
+            # Vectors and key files have checksums.
+            return True
+        # A writer may have rounded what it declares.
+        return size == declared.size or size == self._objects.size(name)
+
+    def _declared(self, name: str) -> Sized | None:
+        return self._expected.get(name) or self._expected.get(quote(name, safe="/"))
 
     def prefetch(self, names: Sequence[str]) -> None:
         missing = self.absent(names)
@@ -187,6 +214,7 @@ class RemoteStore(Store):
         if not name.startswith(_OWN) or name.startswith(TEMPORARY_FOLDER):
             self._objects.delete(name)
         self._sizes.pop(name, None)
+        self._copies.forget(self.path(name))
         super().delete(name)
 
     def trim(self, most_bytes: int, unused_for: timedelta) -> None:
@@ -217,7 +245,7 @@ class RemoteStore(Store):
     def _fetch(self, name: str) -> None:
         """The log says how large its data files are. What stands in the place of one may have any size, and the log says
         nothing of vectors and key files: of these, so much may come after each reading of the log."""
-        declared = self._expected.get(name) or self._expected.get(quote(name, safe="/"))
+        declared = self._declared(name)
         with self._temporary() as (_, temporary):
             if declared is not None:
                 self._objects.fetch(name, temporary, declared.size + SLACK_BYTES)

@@ -14,18 +14,21 @@ _DEFINITION = "millrace.definition"
 _KEY = "millrace.key"
 _FLOOR = "millrace.floor"
 _TOMBSTONES = "millrace.tombstones"
+_SETTLED = "millrace.settled"
 NO_FLOOR = -1
 
 
 @dataclass(frozen=True, slots=True)
 class TableState:
     """`definition` is the fingerprint that the table was prepared for; None if unknown. `key` are its key columns. Writes at
-    or below the `floor` lose. `tombstones` are the valid tombstone files."""
+    or below the `floor` lose. `tombstones` are the valid tombstone files. Chunks that were recorded up to `settled_ms`
+    belong to imports that are over: none of them comes again."""
 
     definition: str | None = None
     key: tuple[str, ...] | None = None
     floor: int = NO_FLOOR
     tombstones: tuple[str, ...] = ()
+    settled_ms: int = -1
 
     @staticmethod
     def of(metadata: Metadata | None) -> "TableState":
@@ -37,6 +40,7 @@ class TableState:
                 None if key is None else tuple(key),
                 int(known.get(_FLOOR, NO_FLOOR)),
                 tuple(orjson.loads(known.get(_TOMBSTONES, "[]"))),
+                int(known.get(_SETTLED, -1)),
             )
         except (ValueError, TypeError) as error:
             raise Corrupt(
@@ -51,6 +55,7 @@ class TableState:
             _KEY: None if self.key is None else orjson.dumps(self.key).decode(),
             _FLOOR: str(self.floor) if self.floor > NO_FLOOR else None,
             _TOMBSTONES: orjson.dumps(self.tombstones).decode() if self.tombstones else None,
+            _SETTLED: str(self.settled_ms) if self.settled_ms >= 0 else None,
         }
         others = {name: value for name, value in configuration.items() if name not in ours}
         return {**others, **{name: value for name, value in ours.items() if value is not None}}

@@ -11,13 +11,15 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from millrace.atomic import unfinished
+from millrace.atomic import flush, sync_file, sync_folder, unfinished
 from millrace.lake.bounds import OURS, refuse_larger
 from millrace.outbound.objects import Entry
 
 TEMPORARY_FOLDER = "_millrace/tmp"
 # A mapping holds a file descriptor. For small files a copy is cheaper.
 MAPPING_THRESHOLD_BYTES = 256 * 1024
+# Above the root of a table: the folders of its tenant and of all tables, which a first table makes.
+FOLDERS_ABOVE = 3
 
 
 class Sized(Protocol):
@@ -26,13 +28,17 @@ class Sized(Protocol):
 
 
 class Store:
-    """A killed process loses nothing. There is no fsync: a machine that loses power may."""
+    """A killed process loses nothing. If it is `durable`, a machine that loses power loses nothing either: a file and its
+    name are on the disk when a method that writes returns. So whatever a commit names is there before the commit."""
 
     bounds = OURS
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, durable: bool = False) -> None:
         self.root = Path(os.path.abspath(root))
         self._prefix = f"{self.root}{os.sep}"
+        self.durable = durable
+        # Folders whose own names are on the disk.
+        self._named: set[str] = set()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Store) and other.root == self.root
@@ -72,6 +78,10 @@ class Store:
 
     def expect(self, files: Mapping[str, Sized]) -> None:
         """The table's files by their paths, as its log declares them."""
+
+    def renew(self, name: str) -> bool:
+        """Gets a file that turned out to be damaged once more. False if there is no other copy of it."""
+        return False
 
     def prefetch(self, names: Sequence[str]) -> None:
         """Announces names that are needed soon. They need not exist."""
@@ -149,22 +159,33 @@ class Store:
         target = self.path(name)
         with self._temporary() as (file, temporary):
             file.write(data)
-            file.flush()
-            with suppress(FileExistsError):
+            flush(file, self.durable)
+            try:
                 try:
                     os.link(temporary, target)
                 except FileNotFoundError:
                     os.makedirs(os.path.dirname(target), exist_ok=True)
                     os.link(temporary, target)
-                return True
-        return False
+            except FileExistsError:
+                # Its writer may have been killed before the file was on the disk.
+                self.secure(name)
+                return False
+        self._sync_name(target)
+        return True
+
+    def secure(self, name: str) -> None:
+        """A file that is there survives what all files of this store survive, whoever wrote it."""
+        if self.durable:
+            with suppress(FileNotFoundError):
+                sync_file(self.path(name))
+                self._sync_name(self.path(name))
 
     @contextmanager
     def creating(self, name: str) -> Iterator[BinaryIO]:
         """A seekable file that gets its name if the block ends without an error."""
         with self._temporary() as (file, temporary):
             yield file
-            file.flush()
+            flush(file, self.durable)
             self._place(temporary, name)
 
     def delete(self, name: str) -> None:
@@ -182,3 +203,19 @@ class Store:
         except FileNotFoundError:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.replace(temporary, target)
+        self._sync_name(target)
+
+    def _sync_name(self, path: str) -> None:
+        """The file's name is on the disk, and those of the folders that it is in."""
+        if not self.durable:
+            return
+        folder = os.path.dirname(path)
+        sync_folder(folder)
+        within = os.path.relpath(folder, self.root)
+        depth = FOLDERS_ABOVE + (0 if within == os.curdir else within.count(os.sep) + 1)
+        for _ in range(depth):
+            if folder in self._named:
+                return
+            self._named.add(folder)
+            folder = os.path.dirname(folder)
+            sync_folder(folder)

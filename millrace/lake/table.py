@@ -8,10 +8,11 @@ from contextlib import suppress
 from dataclasses import replace
 
 from millrace.lake.batch import DefinedFile, Definitions, WriteBatch, forget_settled
+from millrace.lake.checkpointing import checkpoint_if_due
 from millrace.lake.compact import plan, purge, run
 from millrace.lake.core_share import CoreShare
 from millrace.lake.index import KeyIndex
-from millrace.lake.log import Conflict, Snapshot, checkpoint_if_due, commit, refresh
+from millrace.lake.log import Conflict, Snapshot, commit, refresh
 from millrace.lake.plan import Handle, Planner
 from millrace.lake.schema import TableSpec, declared_columns
 from millrace.lake.sidecar import StagedFile

@@ -62,16 +62,22 @@ class Tombstones:
         return [self._read(name) for name in names]
 
     def _read(self, name: str) -> KeyFile:
+        if (keys := self._whole(name)) is None and self._store.renew(name):
+            keys = self._whole(name)
+        if keys is None:
+            # Without it a deleted row could come back, so no decision is possible.
+            path = self._store.path(name)
+            raise Corrupt(f"The tombstone file {path} is missing or damaged.", remedy="Restore the file from a copy.")
+        return keys
+
+    def _whole(self, name: str) -> KeyFile | None:
         keys = read_keys(self._store, name)
         try:
             if keys is not None:
                 keys.check()
-                return keys
         except DamagedKeys:
-            pass
-        # Without it a deleted row could come back, so no decision is possible.
-        path = self._store.path(name)
-        raise Corrupt(f"The tombstone file {path} is missing or damaged.", remedy="Restore the file from a copy.")
+            return None
+        return keys
 
 
 def write_tombstones(store: Store, prefix: str, h1: Hashes, h2: Hashes, version: Versions) -> str:

@@ -1,5 +1,6 @@
 """`python -m millrace.plane BOOTSTRAP`: the data plane, until it is told to stop."""
 
+import os
 import sys
 import time
 from functools import partial
@@ -46,7 +47,10 @@ def main() -> None:
     stop_request.exit_within(STOP_SECONDS)
     with wrong_settings_end():
         settings = Settings()
-    exchange = open_exchange(settings.home)
+    exchange = open_exchange(settings.home, durable=settings.survives_power_cut)
+    if settings.survives_power_cut:
+        # Files that were staged before the setting was made.
+        os.sync()
     sinks = SinkContext.of(settings, exchange.places)
     cluster = cluster_of(settings.kafka, sys.argv[1], Account.DATA_PLANE)
     outlive_none(exchange.data_plane)
@@ -59,7 +63,8 @@ def main() -> None:
     appender = Appender(cluster)
     upkeep = Upkeep()
     keyring = exchange.keyring(settings.kms)
-    queues = Queues(ControlStore(settings.control_store(exchange.places.control_store)))
+    store = ControlStore(settings.control_store(exchange.places.control_store), settings.survives_power_cut)
+    queues = Queues(store)
     import_parked_files(exchange.places, queues)
     retained = partial(retained_groups, cluster)
     couriers = Couriers(spark, exchange, sinks, appender, upkeep, queues, retained, settings.kms)

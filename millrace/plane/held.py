@@ -29,7 +29,7 @@ class HeldChunkSender:
         self._keyring = keyring
         self._appender = appender
         self._partitions = bulk_partitions(raw_partitions)
-        self._checkpoint = CheckpointWatch(QUERY, exchange.places.checkpoint(QUERY))
+        self._checkpoint = CheckpointWatch(QUERY, exchange.places.checkpoint(QUERY), exchange.places.durable)
         self._sent: dict[tuple[str, str, Identity], Appended] = {}
         self._pauses: dict[str, float] = {}
         self._due: dict[str, float] = {}

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from millrace.exchange.places import Places
 from millrace.model.facts import Checkpointed, to_dict
 from millrace.observe import gauge, log, observe, seconds
-from millrace.plane.checkpoints import CheckpointWatch
+from millrace.plane.checkpoints import CheckpointWatch, mend_checkpoint
 from millrace.plane.flow import Start
 from millrace.stopping import StopRequest
 from millrace.wire.client import Appender
@@ -67,7 +67,10 @@ class DataPlane:
         for name, start in self._wanted().items():
             if name not in self._queries:
                 self._queries[name] = Running(start)
-                self._watches.append(CheckpointWatch(name, self._places.checkpoint(name)))
+                checkpoint = self._places.checkpoint(name)
+                if torn := mend_checkpoint(checkpoint):
+                    observe("trouble", kind="checkpoint", query=name, error=f"deleted after a power cut: {torn}"[:500])
+                self._watches.append(CheckpointWatch(name, checkpoint, self._places.durable))
         for name, running in self._queries.items():
             if running.query is not None and running.query.isActive:
                 running.pause = max(FIRST_PAUSE_SECONDS, running.pause * 0.99)

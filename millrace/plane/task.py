@@ -128,7 +128,7 @@ class ChunkGroup:
         """For rows that the folder of the table, or of its rejected rows, does not take. The sink says what is wrong."""
         tenant, table = self.definition.tenant, self.definition.table.name
         if self.key is None:
-            return Store(self.exchange.places.staged(tenant, table))
+            return self.exchange.places.store(self.exchange.places.staged(tenant, table))
         seal = self.keyring.seal(tenant, table, self.key, owner)
         return self.exchange.places.staging_store(self.keyring, tenant, table, seal)
 

@@ -36,8 +36,9 @@ class SealedStore(Store):
         *,
         seal: Seal | None = None,
         is_secret: Callable[[str], bool] = lambda name: True,
+        durable: bool = False,
     ) -> None:
-        super().__init__(root)
+        super().__init__(root, durable)
         self._keyring, self._tenant, self._table = keyring, tenant, table
         self._seal = seal
         self._is_secret = is_secret
@@ -120,7 +121,9 @@ def open_part(path: Path, name: str, keyring: Keyring, tenant: str, table: str) 
 def unseal(staged: Store, file: StagedFile, table: Store) -> None:
     """Copies a staged file into the table, in plain. Done again it changes nothing."""
     for part in file.parts:
-        if not table.exists(part):
+        if table.exists(part):
+            table.secure(part)
+        else:
             table.put_if_absent(part, staged.read(part))
 
 

@@ -42,8 +42,9 @@ class ControlStore:
     """Connections and transactions. SQLite allows one writer: writers of this process queue here, those of another process
     wait in SQLite."""
 
-    def __init__(self, url: str) -> None:
-        self._engine = _open(url)
+    def __init__(self, url: str, durable: bool = False) -> None:
+        """`durable`: what was committed survives a power cut. PostgreSQL always keeps it."""
+        self._engine = _open(url, durable)
         self._writer = self._engine.execution_options(**{_WRITES: True})
         self._writing = threading.RLock()
         with self.write() as connection:
@@ -132,7 +133,7 @@ def insert_into(dialect: str, table: SqlTable) -> Any:
     return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
 
 
-def _open(url: str) -> Engine:
+def _open(url: str, durable: bool) -> Engine:
     if not url.startswith("sqlite"):
         return create_engine(url, pool_size=8, pool_pre_ping=True)
     _make_private(url)
@@ -141,9 +142,13 @@ def _open(url: str) -> Engine:
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _record: Any) -> None:
         # NORMAL survives a killed process. Only a power cut can lose the last commits; the log gives them back, except for
-        # deliveries that were parked (exchange/queues.py).
+        # deliveries that were parked (exchange/queues.py). FULL loses none.
         _use_wal(connection)
-        for pragma in ("synchronous=NORMAL", "busy_timeout=30000", "wal_autocheckpoint=2000"):
+        for pragma in (
+            f"synchronous={'FULL' if durable else 'NORMAL'}",
+            "busy_timeout=30000",
+            "wal_autocheckpoint=2000",
+        ):
             connection.execute(f"PRAGMA {pragma}")
         connection.isolation_level = None
 

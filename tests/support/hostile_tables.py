@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from millrace.lake.actions import AddFile, Metadata, Protocol
 from millrace.lake.checkpoint import write_checkpoint
+from millrace.lake.chunk_ids import NO_IDS
 from millrace.lake.store import Store
 
 MIB = 1 << 20
@@ -79,7 +80,7 @@ def own_checkpoint(folder: Any, files: int = 50) -> bytes:
     """As this platform writes them."""
     store = Store(folder)
     listed = [AddFile(f"part-{number}.parquet", 1000, 10, 0) for number in range(files)]
-    write_checkpoint(store, 10, Protocol(), Metadata("x", SCHEMA, 0, {}), listed, [])
+    write_checkpoint(store, 10, Protocol(), Metadata("x", SCHEMA, 0, {}), listed, NO_IDS)
     return store.read(CHECKPOINT)
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from millrace.lake import compact, log
+from millrace.lake import checkpointing, compact
+from millrace.lake.checkpointing import CHECKPOINT_INTERVAL
 from millrace.lake.compact import MOST_SMALL_FILES
 from millrace.lake.key_merge import FAN_IN
 from millrace.lake.keys import RUNS_FOLDER
-from millrace.lake.log import CHECKPOINT_INTERVAL, load
+from millrace.lake.log import load
 from millrace.lake.state import TableState
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
@@ -52,8 +53,8 @@ def test_an_hour_of_small_appends_and_deletes_leaves_little_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most_versions = 100
-    monkeypatch.setattr(log, "MOST_VERSIONS", most_versions)
-    monkeypatch.setattr(log, "LEAST_RETENTION", NOW)
+    monkeypatch.setattr(checkpointing, "MOST_VERSIONS", most_versions)
+    monkeypatch.setattr(checkpointing, "LEAST_RETENTION", NOW)
     table, model = LakeTable(Store(tmp_path), KEYED), {}
     for version in range(1, 2001):
         key = version * 7919 % 700

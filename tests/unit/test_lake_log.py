@@ -11,7 +11,8 @@ import pytest
 
 from millrace.lake.actions import AddFile, DeletionVector, remove_action
 from millrace.lake.checkpoint import LOG_FOLDER
-from millrace.lake.log import CHECKPOINT_INTERVAL, Conflict, Snapshot, clean, commit, commit_name, fold, load, refresh
+from millrace.lake.checkpointing import CHECKPOINT_INTERVAL, clean
+from millrace.lake.log import Conflict, Snapshot, commit, commit_name, fold, load, refresh
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.model.errors import Corrupt

@@ -9,11 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap
 
-from millrace.lake.checkpoint import _SCHEMA, _our_columns
+from millrace.lake.checkpoint import _our_columns
+from millrace.lake.checkpoint_columns import _SCHEMA
 from millrace.lake.pages import MOST_PLAIN_BYTES, small_checkpoint
 from millrace.lake.roaring import checked_positions
+from millrace.lake.sums import summed_parquet
 from tests.support.hostile_tables import own_checkpoint
 
+BLOCK_BYTES = 24
 LONG = "x" * (MOST_PLAIN_BYTES + 1)
 
 
@@ -22,7 +25,7 @@ def written(*adds: dict[str, Any], **options: Any) -> bytes:
     rows = [{"add": {"path": "p", "size": 1, "modificationTime": 1, **one}} for one in adds]
     plain = {"compression": "zstd", "use_dictionary": False, "store_schema": False}
     pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), out, **{**plain, **options})
-    return out.getvalue()
+    return summed_parquet(out.getvalue())
 
 
 def is_small(data: bytes) -> bool:
@@ -60,7 +63,11 @@ def test_nor_one_with_dictionaries_or_other_pages() -> None:
 def test_damaged_pages_are_never_believed_to_be_larger_than_the_limit(at: int) -> None:
     data = bytearray(written({"stats": "s" * 100}, {}))
     data[at] ^= 0xFF
-    found = small_checkpoint(bytes(data), _our_columns())
+    with pytest.raises(ValueError, match="checksum"):
+        small_checkpoint(bytes(data), _our_columns())
+    at = len(data) - 8 - int.from_bytes(data[-8:-4], "little") - BLOCK_BYTES
+    del data[at : at + BLOCK_BYTES]
+    found = small_checkpoint(summed_parquet(bytes(data)), _our_columns())
     if found is not None:
         with found:
             try:

@@ -50,7 +50,7 @@ class DeltaSink:
         self._places = places
         self._definition = definitions.read
         self._keyring = keyring
-        self._tables = OpenTables(upkeep)
+        self._tables = OpenTables(upkeep, places)
 
     def write(self, groups: Sequence[StagedGroup]) -> Sequence[StagedGroup]:
         root = self._places.table(groups[0].tenant, groups[0].table)
@@ -116,7 +116,7 @@ class ErrorStore:
         self._places = context.places
         self._keyring = keyring
         self._spec = TableSpec(name="errors", schema=schema, key=(), deletion_vectors="auto")
-        self._tables = OpenTables(upkeep)
+        self._tables = OpenTables(upkeep, context.places)
         self._copies = ErrorCopies(context, self._spec, upkeep) if context.lake.errors_location else None
 
     def write(self, groups: Sequence[StagedGroup]) -> Sequence[StagedGroup]:
@@ -130,7 +130,7 @@ class ErrorStore:
         for file in files:
             if file.is_aside:
                 # As they are: if they are sealed, that is bound to their names, not to their folder.
-                unseal(Store(self._places.staged(tenant, table)), file, Store(store.root))
+                unseal(self._places.store(self._places.staged(tenant, table)), file, self._places.store(store.root))
         if self._copies is not None:
             self._copies.write(store, tenant, table, files)
         opened = self._tables.get(store.root, self._spec, store=store)
@@ -141,8 +141,8 @@ class ErrorStore:
 class OpenTables:
     """Handles on the tables written last. A handle knows its table's log position, so a commit costs only what it adds."""
 
-    def __init__(self, upkeep: Upkeep) -> None:
-        self._upkeep = upkeep
+    def __init__(self, upkeep: Upkeep, places: Places) -> None:
+        self._upkeep, self._places = upkeep, places
         self._open: OrderedDict[Path, LakeTable] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -153,7 +153,7 @@ class OpenTables:
             table = self._open.pop(root, None)
             if table is None or not (root / LOG_FOLDER).is_dir():
                 # Also if the table was erased in the meantime: its handle remembers the old table.
-                table = LakeTable(store or Store(root), spec, definitions=definitions)
+                table = LakeTable(store or self._places.store(root), spec, definitions=definitions)
             self._open[root] = table
             if len(self._open) > OPEN_TABLES:
                 self._open.popitem(last=False)

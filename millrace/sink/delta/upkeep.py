@@ -107,7 +107,7 @@ def tidy(due: Due, context: SinkContext, keyring: Keyring, settled: int, core_sh
 def _store(root: Path, places: Places, keyring: Keyring) -> Store:
     """The last parts of a table's folder are its tenant and its name."""
     named = root.parent.name, root.name
-    return places.error_store(keyring, *named) if root == places.errors(*named) else Store(root)
+    return places.error_store(keyring, *named) if root == places.errors(*named) else places.store(root)
 
 
 def drop_delivered(places: Places, settled: int) -> None:

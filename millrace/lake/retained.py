@@ -1,0 +1,66 @@
+"""Removed files that readers of older versions may still need: a commit's removes in, the files to name in checkpoints out.
+
+Engines that vacuum a table keep what a checkpoint names as removed within the retention. A mark on a row removes a file and
+adds it again with another deletion vector: of these only the vector's file is named, and once, if files share it."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+
+from millrace.lake.actions import AddFile, Metadata, RemovedFile, now_ms
+from millrace.lake.overlay import Overlay
+
+# Delta's own default.
+RETENTION = timedelta(days=7)
+# The newest ones. It bounds memory and checkpoints, however fast commits follow each other.
+MOST_REMOVED = 50_000
+RETENTION_PROPERTY = "delta.deletedFileRetentionDuration"
+
+RemovedFiles = Overlay[str, RemovedFile]
+
+_INTERVAL = re.compile(r"(?:interval\s+)?(\d{1,9})\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
+
+
+def with_removed(
+    known: RemovedFiles, removed: Iterable[RemovedFile], live: Mapping[str, AddFile]
+) -> tuple[RemovedFiles, int]:
+    """The removed files, and what the new ones take in memory. `live` are the table's files after the removal."""
+    named = {key: file for file in removed if (key := _key(file, live)) is not None}
+    if not named:
+        return known, 0
+    held = sum(file.weight for file in named.values()) - sum(known[key].weight for key in named if key in known)
+    following = known.changed(named)
+    if len(following) > 2 * MOST_REMOVED:
+        # Whoever only reads the table never drops them otherwise.
+        kept = _newest(following)
+        held -= sum(file.weight for key, file in following.items() if key not in kept)
+        following = Overlay(kept)
+    return following, held
+
+
+def retained(known: RemovedFiles, live: Mapping[str, AddFile], metadata: Metadata) -> RemovedFiles:
+    """Without files that are live again or whose retention is over."""
+    oldest_ms = now_ms() - retention_of(metadata) // timedelta(milliseconds=1)
+    kept = {
+        key: file
+        for key, file in known.items()
+        if file.removed_ms >= oldest_ms and (key != file.path or file.path not in live)
+    }
+    return Overlay(_newest(kept) if len(kept) > MOST_REMOVED else kept)
+
+
+def retention_of(metadata: Metadata) -> timedelta:
+    match = _INTERVAL.fullmatch(metadata.configuration.get(RETENTION_PROPERTY, "").strip())
+    return timedelta(**{f"{match[2].lower()}s": int(match[1])}) if match else RETENTION
+
+
+def _key(file: RemovedFile, live: Mapping[str, AddFile]) -> str | None:
+    if file.path not in live:
+        return file.path
+    vector = file.deletion_vector
+    return f"{vector.storage} {vector.location}" if vector is not None and vector.storage != "i" else None
+
+
+def _newest(kept: Mapping[str, RemovedFile]) -> dict[str, RemovedFile]:
+    oldest_first: Sequence[tuple[str, RemovedFile]] = sorted(kept.items(), key=lambda pair: pair[1].removed_ms)
+    return dict(oldest_first[-MOST_REMOVED:])
