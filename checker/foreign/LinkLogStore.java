@@ -1,6 +1,5 @@
 package checker;
 
-import io.delta.storage.CloseableIterator;
 import io.delta.storage.HadoopFileSystemLogStore;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -10,6 +9,7 @@ import java.nio.file.OpenOption;
 import java.nio.file.Paths;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.attribute.FileAttribute;
+import java.util.Iterator;
 import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
@@ -21,7 +21,7 @@ public class LinkLogStore extends HadoopFileSystemLogStore {
     super(configuration);
   }
 
-  public void write(Path path, CloseableIterator actions, Boolean overwrite, Configuration configuration)
+  public void write(Path path, Iterator actions, Boolean overwrite, Configuration configuration)
       throws IOException {
     java.nio.file.Path target = Paths.get(path.toUri().getPath(), new String[0]);
     java.nio.file.Path draft = target.resolveSibling("." + target.getFileName() + "." + UUID.randomUUID() + ".tmp");
@@ -29,7 +29,6 @@ public class LinkLogStore extends HadoopFileSystemLogStore {
     while (actions.hasNext()) {
       lines.append((String) actions.next()).append("\n");
     }
-    actions.close();
     Files.createDirectories(target.getParent(), new FileAttribute[0]);
     Files.write(draft, lines.toString().getBytes(StandardCharsets.UTF_8), new OpenOption[0]);
     if (overwrite.booleanValue()) {
