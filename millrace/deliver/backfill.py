@@ -13,15 +13,17 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from millrace.deliver.queue import Queue, where_staged
 from millrace.exchange.places import Places
 from millrace.exchange.queues import Members, ParkedRow, Queues
 from millrace.lake.batch import Publication
+from millrace.lake.conform import UNVERSIONED
 from millrace.lake.deletion_vectors import load_vector
+from millrace.lake.foreign import refuse_unreadable
 from millrace.lake.log import Snapshot, load
+from millrace.lake.read import read_in_shape, row_count
 from millrace.lake.sidecar import StagedChunk, StagedFile
 from millrace.lake.state import TableState
 from millrace.lake.store import Store
@@ -142,6 +144,7 @@ def ready_snapshot(root: Path, member: Member, known: Known) -> Snapshot | None:
     The Delta sink and the target's query read the same records in the same order. When the table has the definition that
     added the target, it holds all earlier records, and all later ones come to the queue."""
     snapshot = load(Store(root))
+    refuse_unreadable(snapshot, root.name)
     fingerprint = TableState.of(snapshot.metadata).definition
     if fingerprint is None or known(fingerprint).age < member.added:
         return None
@@ -163,9 +166,15 @@ def copies_of_table(root: Path, snapshot: Snapshot, queue: Queue, known: Known) 
     for file in snapshot.files.values():
         dead = load_vector(store, file.deletion_vector) if file.deletion_vector else BitMap()
         name = hashlib.blake2b(file.path.encode(), digest_size=12).hexdigest()
-        parts = [_FilePart((StagedChunk(f"backfill-{name}/0", 0, file.live_rows, 0),), dead)]
+        live_rows = row_count(store, file) - file.dead_rows
+        parts = [_FilePart((StagedChunk(f"backfill-{name}/0", 0, live_rows, 0),), dead)]
         if not definition.table.primary_key:
-            parts = _apart(root / file.name, dead, remembered)
+            # Another engine names no import for the rows that it adds.
+            columns = read_in_shape(store, snapshot, file, BitMap(), ["_import", "_version"])
+            cells = pl.DataFrame(columns).with_columns(
+                pl.col("_import").fill_null(f"backfill-{name}"), pl.col("_version").fill_null(UNVERSIONED)
+            )
+            parts = _apart(cells, dead, remembered)
         for number, part in enumerate(parts):
             staged = StagedFile(file.name, file.size, sum(chunk.rows for chunk in part.chunks), None, part.chunks)
             group = StagedGroup(definition.tenant, definition.table.name, definition.fingerprint, staged, ())
@@ -202,14 +211,15 @@ class _FilePart:
     dead: BitMap
 
 
-def _apart(path: Path, dead: BitMap, remembered: Mapping[tuple[str, int], str]) -> list[_FilePart]:
-    """Targets recognise rows without a key by their chunks. As long as the table remembers the names of its chunks, they keep
+def _apart(cells: pl.DataFrame, dead: BitMap, remembered: Mapping[tuple[str, int], str]) -> list[_FilePart]:
+    """`cells` are the import and the version of each row.
+
+    Targets recognise rows without a key by their chunks. As long as the table remembers the names of its chunks, they keep
     these names, so that a chunk that also comes by itself is recognised.
 
     A chunk is what an import wrote at a version; one that is dead here lives in another file. A replay has the versions of
     the import it replays, and targets recognise chunks by their versions: two chunks of one version go to separate parts."""
-    with pq.ParquetFile(path, memory_map=True, read_dictionary=["_import"]) as parquet:
-        rows = pl.DataFrame(parquet.read(["_import", "_version"])).with_row_index("place")
+    rows = cells.with_row_index("place")
     live = rows.filter(~pl.col("place").is_in(np.asarray(dead.to_array())))
     chunks = live.group_by("_version", "_import").agg("place").sort("_version", "_import")
     nth = pl.int_range(pl.len()).over("_version")

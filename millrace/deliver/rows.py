@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from millrace.arrow.types import stored_schema
 from millrace.deliver.queue import Item
 from millrace.exchange.pins import Pins
 from millrace.exchange.places import Places
+from millrace.lake.conform import UNVERSIONED, conformed, opened
 from millrace.lake.keyhash import hash_keys
 from millrace.lake.log import load
 from millrace.lake.sidecar import StagedChunk, StagedFile
@@ -73,9 +73,13 @@ class ParkedRows:
             alive = lambda table, start: _without(table, start, left_out)  # noqa: E731
         position = 0
         source = open_part(self.pins.path(part), part, self.keyring, written.tenant, written.table.name)
-        with pq.ParquetFile(source, memory_map=True) as parquet:
+        with opened(source) as parquet:
             for batch in parquet.iter_batches(BATCH_ROWS, use_threads=False):
-                table, position = alive(pa.Table.from_batches([batch]), position), position + batch.num_rows
+                table = pa.Table.from_batches([batch])
+                if item.is_backfill:
+                    # Another engine may have written the file.
+                    table = _as_declared(table, written, part)
+                table, position = alive(table, position), position + batch.num_rows
                 if written.fingerprint != self.newest.fingerprint:
                     table = lineage.reshape(written, self.newest).rows(table)
                 yield from _marked(table, self.newest, is_deleted).to_batches()
@@ -144,6 +148,16 @@ def _without(table: pa.Table, start: int, dead: BitMap) -> pa.Table:
     here = BitMap(range(start, start + table.num_rows)) & dead
     keep[np.asarray(here.to_array(), dtype=np.int64) - start] = False
     return table.filter(pa.array(keep))
+
+
+def _as_declared(table: pa.Table, definition: Definition, name: str) -> pa.Table:
+    """Rows of a file of the Delta table. Those that another engine added have no import, number and version."""
+    rows = conformed(table, stored_schema(definition.columns), definition.table.name, name)
+    for column, value in (("_version", UNVERSIONED), ("_import", ""), ("_row", 0)):
+        if rows[column].null_count:
+            at = rows.schema.get_field_index(column)
+            rows = rows.set_column(at, rows.schema.field(at), rows[column].fill_null(value))
+    return rows
 
 
 def _marked(table: pa.Table, definition: Definition, is_deleted: bool) -> pa.Table:

@@ -13,8 +13,8 @@ from millrace.infer.guessing import ColumnGuess
 from millrace.infer.keys import KeyFinder
 from millrace.infer.sampling import UTF8, FileSample, as_utf8, encoding_of, western_encoding
 from millrace.infer.surroundings import Footer, Lead, footers_of, lead_of
-from millrace.infer.titles import plain_names
 from millrace.model.chunk import TextLayout
+from millrace.model.column_names import plain_names
 from millrace.model.columns import MAX_COLUMNS
 from millrace.model.errors import Invalid
 from millrace.model.table import CsvDialect

@@ -8,6 +8,7 @@ from millrace.formats.cut import UploadOptions
 from millrace.infer.advising import Advice
 from millrace.infer.draft import Draft, Drafted, table_name
 from millrace.infer.json_file import SPACES
+from millrace.infer.plain_draft import plainly_named
 from millrace.infer.sampling import FileSample, as_utf8, compression_of, encoding_of, plain_bytes, sample_of
 from millrace.infer.tally import ReasonCount
 from millrace.infer.trial import Bounds, TrialRun, try_file
@@ -66,7 +67,7 @@ def _looked_at(path: Path, table: str) -> Drafted:
             raise Invalid(f"{path.name} is empty.", remedy="Give a file with rows.")
         found = _text_format(path, text)
     looked: Drafted = load(found.drafter)(sample_of(path) if found.is_text else path, table)
-    return looked
+    return replace(looked, draft=plainly_named(looked.draft))
 
 
 def _text_format(path: Path, text: bytes) -> Format:

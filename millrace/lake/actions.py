@@ -1,4 +1,4 @@
-"""The actions of Delta's log as values: JSON in, frozen values out, and back. Refuses unknown protocols."""
+"""The actions of Delta's log as values: JSON in, frozen values out, and back."""
 
 import json
 import time
@@ -15,10 +15,19 @@ from millrace.model.errors import Unavailable
 
 Action = dict[str, Any]
 
-READER_FEATURES = frozenset({"deletionVectors", "timestampNtz"})
-WRITER_FEATURES = READER_FEATURES | {"appendOnly", "invariants"}
-# Features that each table of writer version 2 has. A table that lists features must list these too.
-_LEGACY_FEATURES = ("appendOnly", "invariants")
+# Those that readers must know as well.
+READER_FEATURES = frozenset(
+    {"deletionVectors", "timestampNtz", "columnMapping", "typeWidening", "typeWidening-preview"}
+)
+# The features that each writer version brought, before tables listed theirs. A table of version 7 lists them.
+_OF_VERSION = {
+    2: {"appendOnly", "invariants"},
+    3: {"checkConstraints"},
+    4: {"changeDataFeed", "generatedColumns"},
+    5: {"columnMapping"},
+    6: {"identityColumns"},
+}
+_LISTING_READER, _LISTING_WRITER = 3, 7
 # What an entry takes in memory besides its texts, about.
 FILE_WEIGHT, TRANSACTION_WEIGHT, VALUE_WEIGHT = 600, 100, 150
 _SHOWN = 60
@@ -30,7 +39,8 @@ def now_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class DeletionVector:
-    """Where the deletion vector of a file is: inline ('i') or at an offset of a file ('u')."""
+    """Where the deletion vector of a file is: inline ('i'), or at an offset of a file that has a name ('u') or a path ('p').
+    We write 'u': engines that read deletion vectors do not all read the others."""
 
     storage: str
     location: str
@@ -74,6 +84,11 @@ class AddFile:
     @property
     def name(self) -> str:
         """The file's name under the table's root (the log holds it URL-encoded)."""
+        if self.path.startswith(("/", "file:")) or "://" in self.path:
+            raise Unavailable(
+                f"The table's file {self.path[:_SHOWN]!r} is outside its folder, as in a shallow clone.",
+                remedy="Copy it here with the engine that added it (CLONE without SHALLOW, or OPTIMIZE FULL), or undo it.",
+            )
         return unquote(self.path)
 
     @property
@@ -223,16 +238,26 @@ class Protocol:
     writer: int = 2
     features: frozenset[str] = frozenset()
 
+    @property
+    def is_known(self) -> bool:
+        """Whether its versions are some that tell which features are in force."""
+        return 1 <= self.reader <= _LISTING_READER and 1 <= self.writer <= _LISTING_WRITER
+
+    @property
+    def features_in_force(self) -> frozenset[str]:
+        if self.writer >= _LISTING_WRITER:
+            return self.features
+        return frozenset(name for version, names in _OF_VERSION.items() if version <= self.writer for name in names)
+
     def having(self, *features: str) -> "Protocol":
         """This protocol with the features added. It does not change if none is needed."""
-        wanted = self.features | set(features)
-        if wanted == self.features:
+        if self.features_in_force.issuperset(features):
             return self
-        return Protocol(3, 7, wanted | set(_LEGACY_FEATURES))
+        return Protocol(_LISTING_READER, _LISTING_WRITER, self.features_in_force | {*features, *_OF_VERSION[2]})
 
     def to_json(self) -> Action:
         value: Action = {"minReaderVersion": self.reader, "minWriterVersion": self.writer}
-        if self.writer >= 7:
+        if self.writer >= _LISTING_WRITER:
             value["readerFeatures"] = sorted(self.features & READER_FEATURES)
             value["writerFeatures"] = sorted(self.features)
         return {"protocol": value}
@@ -241,15 +266,6 @@ class Protocol:
     def from_json(cls, value: Action) -> "Protocol":
         named = {*(value.get("readerFeatures") or ()), *(value.get("writerFeatures") or ())}
         return cls(_number(value, "minReaderVersion"), _number(value, "minWriterVersion"), frozenset(named))
-
-    def refuse_if_unknown(self, where: object) -> None:
-        """Raises if the table needs a writer feature that is not implemented here."""
-        unknown = self.features - WRITER_FEATURES
-        if unknown or (self.reader, self.writer) not in {(1, 1), (1, 2), (3, 7)}:
-            raise Unavailable(
-                f"Table {where!r} asks for reader {self.reader}, writer {self.writer}, features {sorted(unknown)}.",
-                remedy="Another writer changed its protocol: restore the table, or declare a new generation.",
-            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,27 +2,28 @@
 Writes deletion vectors and rewritten files; commits nothing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from itertools import chain
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from millrace.lake.actions import Action, AddFile, Metadata, Protocol, remove_action
+from millrace.lake.conform import conformed
 from millrace.lake.decide import Dead, as_add
 from millrace.lake.deletion_vectors import dead_positions, store_vectors
+from millrace.lake.foreign import is_unknown, refuse_removals, refuse_unwritable
 from millrace.lake.log import Snapshot
-from millrace.lake.read import read_live_groups
-from millrace.lake.schema import TableSpec, evolved_schema, needs_timestamp_ntz
+from millrace.lake.read import read_live_groups, row_count
+from millrace.lake.schema import TableSpec, arrow_schema, evolved_schema, needs_timestamp_ntz
 from millrace.lake.state import TableState
 from millrace.lake.store import Store
 from millrace.lake.stream_file import stream_data_file
-from millrace.model.errors import Unavailable
 
 REWRITTEN_PREFIX = "rewritten"
+# A property of tables in which all files of ours have exactly the types of the columns.
+EXACT_TYPES = "millrace.exactTypes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +44,16 @@ def file_actions(
     dead: Mapping[str, Dead],
     data_change: bool = True,
     anew: Rewrites | None = None,
+    schema_json: str | None = None,
 ) -> list[Action]:
-    """Adds files without their losing rows, and removes losing rows from live files. Files without live rows disappear."""
+    """Adds files without their losing rows, and removes losing rows from live files. Files without live rows disappear.
+    `schema_json`: the table's columns from now on, if they change."""
     anew = anew or Rewrites()
     touched = {path: snapshot.files[path] for path in (*dead, *anew.paths) if path in snapshot.files}
     actions = [remove_action(file, data_change) for file in touched.values()]
     marked: dict[str, BitMap] = {}
     for file in (*touched.values(), *added):
-        losers, rows = dead.get(file.path), _rows(store, file)
+        losers, rows = dead.get(file.path), row_count(store, file)
         if losers is None and file.path not in anew.paths:
             actions.append(file.to_json(data_change))
             continue
@@ -58,10 +61,11 @@ def file_actions(
         if len(gone) == rows:
             continue
         if file.path in anew.paths or spec.deletion_vectors == "never":
-            actions.append(_rewritten(store, spec, file, gone, anew).to_json(data_change))
+            schema = schema_json or next_schema(snapshot, spec)
+            actions.append(_rewritten(store, snapshot, spec, file, gone, anew, schema).to_json(data_change))
         else:
             marked[file.path] = gone
-    files = {file.path: replace(file, rows=_rows(store, file)) for file in (*touched.values(), *added)}
+    files = {file.path: replace(file, rows=row_count(store, file)) for file in (*touched.values(), *added)}
     vectors = store_vectors(store, marked)
     return actions + [replace(files[path], deletion_vector=vectors[path]).to_json(data_change) for path in marked]
 
@@ -72,26 +76,37 @@ def declaration(
     actions: Sequence[Action],
     state: TableState | None = None,
     schema_json: str | None = None,
+    *,
+    begins: bool = False,
 ) -> list[Action]:
     """The metadata that these actions need: the table itself, its columns and state, the protocol of deletion vectors.
-
-    Without `schema_json` a table that was prepared for a definition keeps its columns; others get the spec's new ones."""
-    snapshot.protocol.refuse_if_unknown(spec.name)
+    `begins`: no row stays, so that nothing stays of what other engines changed about the table."""
+    refuse_removals(snapshot, spec, actions)
     before, known = snapshot.metadata, TableState.of(snapshot.metadata)
-    if before is not None and before.partition_columns:
-        raise Unavailable(f"Table {spec.name!r} is partitioned by {before.partition_columns}.", remedy="Load it anew.")
-    if schema_json is None:
-        current = before.schema_json if before else None
-        schema_json = evolved_schema(current, spec) if current is None or known.definition is None else current
+    schema_json = schema_json or next_schema(snapshot, spec)
     metadata = before or Metadata.new(spec.name, schema_json, _configuration(spec))
+    protocol = snapshot.protocol
+    if begins:
+        metadata = replace(metadata, configuration=_configuration(spec), partition_columns=())
+        protocol = Protocol() if is_unknown(snapshot) else protocol
+    else:
+        refuse_unwritable(snapshot, spec)
     configuration = (state or known).configured(metadata.configuration)
-    metadata, protocol = replace(metadata, schema_json=schema_json, configuration=configuration), snapshot.protocol
+    metadata = replace(metadata, schema_json=schema_json, configuration=configuration)
     if needs_timestamp_ntz(schema_json):
         protocol = protocol.having("timestampNtz")
     if any("deletionVector" in action.get("add", {}) for action in actions):
         protocol = protocol.having("deletionVectors")
         metadata = replace(metadata, configuration={**configuration, "delta.enableDeletionVectors": "true"})
     return _changed(before, metadata, snapshot.protocol, protocol)
+
+
+def next_schema(snapshot: Snapshot, spec: TableSpec) -> str:
+    """The columns of a table that no definition changes now. One that was prepared for a definition keeps its columns;
+    others get the spec's new ones."""
+    current = snapshot.metadata.schema_json if snapshot.metadata else None
+    is_prepared = TableState.of(snapshot.metadata).definition is not None
+    return current if current is not None and is_prepared else evolved_schema(current, spec)
 
 
 def _changed(before: Metadata | None, metadata: Metadata, old: Protocol, protocol: Protocol) -> list[Action]:
@@ -103,6 +118,7 @@ def _configuration(spec: TableSpec) -> dict[str, str]:
     return {
         "delta.logRetentionDuration": _interval(spec.log_retention),
         "delta.setTransactionRetentionDuration": _interval(spec.chunk_memory),
+        EXACT_TYPES: "true",
     }
 
 
@@ -110,18 +126,21 @@ def _interval(duration: timedelta) -> str:
     return f"interval {max(1, round(duration / timedelta(hours=1)))} hours"
 
 
-def _rows(store: Store, file: AddFile) -> int:
-    return file.rows if file.rows >= 0 else pq.read_metadata(store.source(file.name)).num_rows
-
-
-def _rewritten(store: Store, spec: TableSpec, file: AddFile, gone: BitMap, anew: Rewrites) -> AddFile:
+def _rewritten(
+    store: Store, snapshot: Snapshot, spec: TableSpec, file: AddFile, gone: BitMap, anew: Rewrites, schema_json: str
+) -> AddFile:
+    """The file's live rows in the table's own types: another engine may have written the file with others."""
     this = file.path, bytes(gone.serialize())
     if this not in anew.written:
-        groups = read_live_groups(store, file, gone)
-        if file.path in anew.paths:
-            groups = (anew.rows(group) for group in groups)
-        first = next(groups)
-        # Live rows never share a key, so no live row loses against another.
-        staged, _ = stream_data_file(store, first.schema, chain([first], groups), spec.key, REWRITTEN_PREFIX)
+        schema = arrow_schema(schema_json)
+        if file.path in anew.paths and snapshot.metadata is not None:
+            former = read_live_groups(store, file, gone, arrow_schema(snapshot.metadata.schema_json))
+            groups: Iterator[pa.Table] = (
+                conformed(anew.rows(group), schema, store.where, file.name) for group in former
+            )
+        else:
+            groups = read_live_groups(store, file, gone, schema)
+        # If another engine wrote a key twice, both rows stay until a newer one comes.
+        staged, _ = stream_data_file(store, schema, groups, spec.key, REWRITTEN_PREFIX)
         anew.written[this] = as_add(staged)
     return anew.written[this]

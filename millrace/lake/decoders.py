@@ -13,6 +13,7 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 
 from millrace.bounded.limits import MIB, CpuBound, bound_process
+from millrace.lake.conform import INT96_UNIT, present
 
 MEMORY_BYTES = 384 << 20
 CPU_SECONDS, CPU_SECONDS_PER_MIB = 20.0, 2.0
@@ -72,10 +73,14 @@ def _pieces(source: str | io.BytesIO, columns: list[str] | None, *, is_schema_to
     """`is_schema_told`: there is a batch also of a file without rows."""
     held: list[pa.RecordBatch] = []
     size = 0
-    with pq.ParquetFile(source, pre_buffer=False, buffer_size=MIB, page_checksum_verification=True) as file:
+    options = {"pre_buffer": False, "buffer_size": MIB, "page_checksum_verification": True}
+    with pq.ParquetFile(source, **options, coerce_int96_timestamp_unit=INT96_UNIT) as file:
+        names = columns
         if is_schema_told:
-            held.append(pa.RecordBatch.from_pylist([], schema=_wanted(file.schema_arrow, columns)))
-        for batch in file.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False):
+            schema = _wanted(file.schema_arrow, columns)
+            held.append(pa.RecordBatch.from_pylist([], schema=schema))
+            names = schema.names
+        for batch in file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False):
             for part in _halved(batch):
                 held.append(part)
                 size += part.nbytes
@@ -98,7 +103,8 @@ def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def _wanted(schema: pa.Schema, columns: list[str] | None) -> pa.Schema:
     """In the file's order, as its batches have them."""
-    return schema if columns is None else pa.schema([field for field in schema if field.name in columns])
+    names = schema.names if columns is None else present(schema, columns)
+    return pa.schema([field for field in schema if field.name in names])
 
 
 def _stream(batches: list[pa.RecordBatch]) -> bytes:

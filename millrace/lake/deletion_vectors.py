@@ -1,5 +1,5 @@
 """Deleted positions of a data file as Delta deletion vectors: roaring bitmaps in, descriptors and bytes out, and back.
-Small vectors are inline in the log; the others of a commit share one file. Refuses a wrong magic number or checksum.
+The vectors of a commit share one file. Reads those of other engines, too. Refuses a wrong magic number or checksum.
 """
 
 import base64
@@ -7,6 +7,8 @@ import struct
 import uuid
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 
 from pyroaring import BitMap
 
@@ -16,10 +18,9 @@ from millrace.lake.roaring import checked_positions
 from millrace.lake.store import Store
 from millrace.model.errors import Corrupt
 
-# A remove action repeats its file's vector in the log. Above this size a reference is cheaper than two copies.
-INLINE_LIMIT_BYTES = 400
-
 MOST_TEXT = 100
+# So many vectors up to this size stay in memory.
+MOST_KEPT, SMALL_BYTES = 1024, 8 << 10
 
 _MAGIC = struct.pack("<i", 1681511377)
 # One 32-bit bitmap with the high word 0: a data file never has 2^32 rows.
@@ -29,6 +30,8 @@ _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*
 _RFC1924 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _TO_Z85, _FROM_Z85 = bytes.maketrans(_RFC1924, _Z85), bytes.maketrans(_Z85, _RFC1924)
 _UUID_CHARACTERS = 20
+# The oldest come first.
+_KEPT: dict[tuple[Path, DeletionVector], BitMap] = {}
 
 
 def store_vectors(store: Store, dead: Mapping[str, BitMap]) -> dict[str, DeletionVector]:
@@ -36,9 +39,6 @@ def store_vectors(store: Store, dead: Mapping[str, BitMap]) -> dict[str, Deletio
     identity, body, described = uuid.uuid4(), bytearray(_FILE_FORMAT), {}
     for path, positions in dead.items():
         data = encode(positions)
-        if len(data) <= INLINE_LIMIT_BYTES:
-            described[path] = DeletionVector("i", _z85(data), None, len(data), len(positions))
-            continue
         described[path] = DeletionVector("u", _z85(identity.bytes), len(body), len(data), len(positions))
         body += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
     if len(body) > len(_FILE_FORMAT):
@@ -56,26 +56,39 @@ def load_vector(store: Store, vector: DeletionVector) -> BitMap:
             f"marks {vector.cardinality} rows in {vector.size} bytes; {most} rows are read at most",
         )
     try:
+        read = _small if vector.size <= SMALL_BYTES else _loaded
         try:
-            return _loaded(store, vector)
+            return read(store, vector)
         except (ValueError, struct.error):
-            name = vector_file(vector)
+            name = vector_file(store, vector)
             if name is None or not store.renew(name):
                 raise
-            return _loaded(store, vector)
+            return read(store, vector)
     except (ValueError, struct.error) as error:
         raise _damaged(store, vector, str(error)) from error
+
+
+def _small(store: Store, vector: DeletionVector) -> BitMap:
+    """A vector never changes, and a commit asks for those of its files more than once. Nobody changes the bitmap either."""
+    this = store.root, vector
+    known = _KEPT.get(this)
+    if known is None:
+        known = _KEPT[this] = _loaded(store, vector)
+        if len(_KEPT) > MOST_KEPT:
+            with suppress(KeyError, StopIteration, RuntimeError):
+                del _KEPT[next(iter(_KEPT))]
+    return known
 
 
 def _loaded(store: Store, vector: DeletionVector) -> BitMap:
     if vector.storage == "i":
         positions = decode(_unz85(vector.location)[: vector.size], vector.cardinality)
-    elif vector.storage == "u":
+    elif vector.storage in ("u", "p"):
         positions = decode(_read_from_file(store, vector), vector.cardinality)
     else:
         raise Corrupt(
             f"Deletion vector {vector.identity[:MOST_TEXT]} of {store.where} has the storage type {vector.storage[:9]!r}.",
-            remedy="Only 'i' and 'u' can be read.",
+            remedy="Only 'i', 'u' and 'p' can be read.",
         )
     if len(positions) != vector.cardinality:
         raise _damaged(store, vector, f"it has {len(positions)} positions, not {vector.cardinality}")
@@ -93,8 +106,10 @@ def dead_positions(store: Store, file: AddFile) -> BitMap:
     return load_vector(store, file.deletion_vector) if file.deletion_vector else BitMap()
 
 
-def vector_file(vector: DeletionVector) -> str | None:
-    """The name of the file a descriptor points into."""
+def vector_file(store: Store, vector: DeletionVector) -> str | None:
+    """The name of the table's file that a descriptor points into; None if it points into none."""
+    if vector.storage == "p":
+        return store.within(vector.location)
     if vector.storage != "u":
         return None
     prefix, encoded = vector.location[:-_UUID_CHARACTERS], vector.location[-_UUID_CHARACTERS:]
@@ -119,8 +134,12 @@ def decode(data: bytes, most: int = OURS.file_rows) -> BitMap:
 
 
 def _read_from_file(store: Store, vector: DeletionVector) -> bytes:
-    name, offset = vector_file(vector), vector.offset or 0
-    assert name is not None
+    name, offset = vector_file(store, vector), vector.offset or 0
+    if name is None:
+        raise Corrupt(
+            f"Deletion vector {vector.identity[:MOST_TEXT]} of {store.where} is not in the table's folder.",
+            remedy="Rewrite the files that it belongs to with the engine that wrote them (REORG TABLE … APPLY (PURGE)).",
+        )
     content = store.map(name)
     data = bytes(content[offset + 4 : offset + 4 + vector.size])
     (length,) = struct.unpack_from(">i", content, offset)

@@ -4,27 +4,21 @@ dropped, a damaged sidecar is made again from the rows of its file.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from millrace.lake.actions import AddFile
-from millrace.lake.apart import rows_apart
-from millrace.lake.bounds import too_large
+from millrace.lake.actions import AddFile, Metadata
 from millrace.lake.core_share import CoreShare
-from millrace.lake.key_format import read_keys, write_keys
+from millrace.lake.key_format import read_keys
 from millrace.lake.key_merge import FAN_IN, MergeSource, due_for_merge, merge_keys
 from millrace.lake.key_pages import DamagedKeys
-from millrace.lake.keyhash import hash_keys
 from millrace.lake.keys import RUNS_FOLDER, KeyFile, sidecar_name
 from millrace.lake.log import Snapshot
 from millrace.lake.long_work import announce
-from millrace.lake.matching import Hashes, WantedHashes
-from millrace.lake.schema import VERSION_COLUMN
-from millrace.lake.sidecar import sorted_keys
+from millrace.lake.matching import WantedHashes
+from millrace.lake.row_keys import make_sidecar
 from millrace.lake.store import Store
 from millrace.model.errors import Corrupt
 from millrace.observe import log
@@ -81,14 +75,15 @@ class KeyIndex:
             except DamagedKeys as damage:
                 self._mend(damage.name, snapshot)
 
-    def sidecar(self, file: AddFile) -> KeyFile:
-        """The file's sidecar. A lost or damaged one is made again from the file's rows."""
+    def sidecar(self, file: AddFile, table: Metadata | None = None) -> KeyFile:
+        """The file's sidecar. A lost or damaged one is made again from the file's rows, and so is that of a file of another
+        engine: its rows are read as the table declares them."""
         known = self._sidecars.get(file.path)
         if known is None:
             known = read_keys(self._store, sidecar_name(file.name))
             if known is None or known.files != (file.path,):
                 announce(file.rows)
-                known = _sidecar_of_foreign(self._store, file, self._key)
+                known = make_sidecar(self._store, file, self._key, table)
             self._sidecars[file.path] = known
         return known
 
@@ -98,7 +93,7 @@ class KeyIndex:
         try:
             keys.check()
         except DamagedKeys:
-            keys = self._sidecars[file.path] = _sidecar_of_foreign(self._store, file, self._key)
+            keys = self._sidecars[file.path] = make_sidecar(self._store, file, self._key)
         return keys
 
     def tidy(
@@ -162,7 +157,7 @@ class KeyIndex:
             path = self._store.path(name)
             raise Corrupt(f"The key file {path} is damaged.", remedy="Delete it: it is made again from the rows.")
         for path in damaged:
-            self._sidecars[path] = _sidecar_of_foreign(self._store, snapshot.files[path], self._key)
+            self._sidecars[path] = make_sidecar(self._store, snapshot.files[path], self._key, snapshot.metadata)
         self._selection = None
 
     def _forget(self, names: Iterable[str | None]) -> None:
@@ -200,7 +195,8 @@ class KeyIndex:
         open_files = sorted(snapshot.files.keys() - self._covered)
         if len(open_files) > len(self._sidecars) + FAN_IN:
             self._store.prefetch([sidecar_name(snapshot.files[path].name) for path in open_files])
-        self._sidecars = {path: self.sidecar(snapshot.files[path]) for path in open_files}
+        table = snapshot.metadata
+        self._sidecars = {path: self.sidecar(snapshot.files[path], table) for path in open_files}
         self._selection = _Selection(snapshot.version, used, dict(self._sidecars))
         return self._selection
 
@@ -241,33 +237,6 @@ class _FoundFiles:
             return -1
         source, number = self._known.setdefault(path, (keys, len(self._known)))
         return number if source is keys else -1
-
-
-def make_sidecar(store: Store, file: AddFile, key: Sequence[str]) -> KeyFile:
-    """Writes the sidecar of a file that we wrote from its key columns."""
-    table = pq.read_table(store.source(file.name), columns=[*key, VERSION_COLUMN])
-    return _written(store, file, hash_keys([table[column] for column in key]), table[VERSION_COLUMN])
-
-
-def _sidecar_of_foreign(store: Store, file: AddFile, key: Sequence[str]) -> KeyFile:
-    """The same of a file that another engine may have written: only its hashes and versions are in memory here."""
-    if not store.bounds.rows_apart:
-        return make_sidecar(store, file, key)
-    lanes, versions, rows = [], [], 0
-    for batch in rows_apart(store, file.name, [*key, VERSION_COLUMN]):
-        lanes.append(hash_keys([pa.chunked_array([batch[column]]) for column in key]))
-        versions.append(batch[VERSION_COLUMN])
-        rows += batch.num_rows
-        if rows > store.bounds.file_rows:
-            raise too_large(store.where, file.name, f"has more than {store.bounds.file_rows} rows")
-    hashes = np.concatenate([h1 for h1, _ in lanes]), np.concatenate([h2 for _, h2 in lanes])
-    return _written(store, file, hashes, pa.chunked_array(versions))
-
-
-def _written(store: Store, file: AddFile, hashes: tuple[Hashes, Hashes], versions: pa.ChunkedArray) -> KeyFile:
-    keys = replace(sorted_keys(hashes, versions)[0], files=(file.path,))
-    write_keys(store, sidecar_name(file.name), keys, filtered=True)
-    return keys
 
 
 def _joined(parts: Sequence[Hits]) -> Hits:

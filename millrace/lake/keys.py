@@ -35,8 +35,8 @@ Rows = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyFile:
-    """Rows sorted by `h1`. A key occurs at most once per data file. `file` is an index into `files`. `pages` is None if there
-    is nothing to check: all was checked when it was opened, or the file has no checksums."""
+    """Rows sorted by `h1`. A key occurs once in a file of ours; others may repeat it. `file` is an index into `files`.
+    `pages` is None if there is nothing to check: all was checked when it was opened, or the file has no checksums."""
 
     files: tuple[str, ...]
     h1: U64

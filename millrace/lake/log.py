@@ -56,7 +56,8 @@ class Snapshot:
 
     @property
     def live_rows(self) -> int:
-        return sum(file.live_rows for file in self.files.values())
+        """Without those of files whose writer did not tell the number."""
+        return sum(file.live_rows for file in self.files.values() if file.rows >= 0)
 
 
 def commit_name(version: int) -> str:

@@ -12,6 +12,7 @@ from millrace.lake.actions import Action, Transaction, now_ms, remove_action
 from millrace.lake.batch import DefinedFile, WriteBatch
 from millrace.lake.changes import Rewrites, declaration, file_actions
 from millrace.lake.decide import Decision, TableContents, as_add, decide_keyed, decide_keyless
+from millrace.lake.foreign import refuse_unwritable
 from millrace.lake.index import KeyIndex
 from millrace.lake.log import Snapshot
 from millrace.lake.long_work import announce
@@ -51,12 +52,14 @@ class Planner:
         self._wanted = max((known for known in named if known is not None), key=lambda known: known.age, default=None)
         self._lineage = lineage
         self._aligned: dict[tuple[str, str], StagedFile] = {}
-        self._anew: dict[tuple[str | None, str], Rewrites] = {}
+        self._anew: dict[tuple[str | None, str, str | None], Rewrites] = {}
 
     def plan(self, snapshot: Snapshot, handle: Handle) -> tuple[list[Action], Handle]:
         """The actions of the commit, and the state to use after they are committed."""
         state = TableState.of(snapshot.metadata)
         target = self._lineage.target(snapshot, handle.spec, self._wanted)
+        if not target.begins:
+            refuse_unwritable(snapshot, target.spec, self._lineage.recorded_spec(snapshot))
         base, following = snapshot, replace(handle, spec=target.spec)
         if target.begins:
             base = replace(snapshot, files=Overlay())
@@ -77,7 +80,7 @@ class Planner:
             floor=floor,
             tombstones=self._tombstones(known, decision),
         )
-        declared = declaration(snapshot, target.spec, actions, state, target.schema_json)
+        declared = declaration(snapshot, target.spec, actions, state, target.schema_json, begins=target.begins)
         return [*declared, *actions], following
 
     def _decide(self, known: TableContents, target: TableTarget) -> Decision:
@@ -137,12 +140,14 @@ class Planner:
         anew = None
         if target.reshape is not None and target.definition is not None:
             # Another writer may have changed the table's shape since the last attempt. Then earlier rewrites are useless.
-            way = TableState.of(known.snapshot.metadata).definition, target.definition.fingerprint
-            anew = self._anew.setdefault(way, Rewrites(rows=target.reshape.rows))
+            way = TableState.of(known.snapshot.metadata).definition, target.definition.fingerprint, target.schema_json
+            anew = self._anew.setdefault(way, Rewrites(rows=target.rows))
             anew = replace(anew, paths=self._misshapen(known.snapshot, target.reshape))
             announce(sum(known.snapshot.files[path].rows for path in anew.paths))
         added = [as_add(self._with_statistics(file)) for file in decision.added]
-        return file_actions(self._store, known.snapshot, target.spec, added, decision.dead, anew=anew)
+        return file_actions(
+            self._store, known.snapshot, target.spec, added, decision.dead, anew=anew, schema_json=target.schema_json
+        )
 
     def _with_statistics(self, file: StagedFile) -> StagedFile:
         """A file that came here sealed, or from another table, has none yet."""

@@ -14,9 +14,10 @@ from pyroaring import BitMap
 from millrace.lake.actions import AddFile, DeletionVector
 from millrace.lake.apart import rows_apart
 from millrace.lake.bounds import too_large
+from millrace.lake.conform import UNVERSIONED, conformed, opened, present, versions_of
 from millrace.lake.deletion_vectors import dead_positions, load_vector
 from millrace.lake.log import Snapshot
-from millrace.lake.schema import VERSION_COLUMN, arrow_schema
+from millrace.lake.schema import SYSTEM_COLUMNS, VERSION_COLUMN, arrow_schema
 from millrace.lake.store import Store
 
 # Of one file that another engine may have written.
@@ -66,41 +67,43 @@ def read_in_shape(
     """The live rows of one file, with the snapshot's columns and types."""
     schema = _projected(snapshot, columns)
     if store.bounds.rows_apart:
-        return _aligned(_bounded_table(store, file, dead, schema.names), schema)
+        return _bounded_table(store, file, dead, schema)
     # Only parts of the file are read. So a remote file need not be fetched completely.
-    with pq.ParquetFile(store.source(file.name), memory_map=True) as parquet:
-        stored = parquet.schema_arrow.names
-        table = parquet.read([name for name in schema.names if name in stored])
+    with opened(store.source(file.name)) as parquet:
+        table = parquet.read(present(parquet.schema_arrow, schema.names))
         is_live = _is_live(parquet.metadata.num_rows, dead)
-    return _aligned(table.filter(pa.array(is_live)) if dead else table, schema)
+    # Arrow cannot filter all types that files may have.
+    rows = conformed(table, schema, store.where, file.name)
+    return rows.filter(pa.array(is_live)) if dead else rows
 
 
-def read_live_groups(store: Store, file: AddFile, dead: BitMap) -> Iterator[pa.Table]:
-    """The live rows of one file, row group by row group."""
+def read_live_groups(store: Store, file: AddFile, dead: BitMap, schema: pa.Schema) -> Iterator[pa.Table]:
+    """The live rows of one file in the shape of `schema`, row group by row group."""
     if store.bounds.rows_apart:
-        yield from _live_pieces(store, file, dead)
+        yield from _live_pieces(store, file, dead, schema)
         return
-    with pq.ParquetFile(store.whole(file.name), memory_map=True) as parquet:
+    with opened(store.whole(file.name)) as parquet:
         is_live, start = _is_live(parquet.metadata.num_rows, dead), 0
+        columns = present(parquet.schema_arrow, schema.names)
         for number in range(parquet.metadata.num_row_groups):
-            group = parquet.read_row_group(number)
+            group = conformed(parquet.read_row_group(number, columns), schema, store.where, file.name)
             yield group.filter(pa.array(is_live[start : start + group.num_rows]))
             start += group.num_rows
 
 
-def _live_pieces(store: Store, file: AddFile, dead: BitMap, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+def _live_pieces(store: Store, file: AddFile, dead: BitMap, schema: pa.Schema) -> Iterator[pa.Table]:
     gone, start = np.asarray(dead.to_array()), 0
-    for batch in rows_apart(store, file.name, None if columns is None else list(columns)):
+    for batch in rows_apart(store, file.name, schema.names):
         first, end = np.searchsorted(gone, [start, start + batch.num_rows])
         is_live = np.ones(batch.num_rows, dtype=bool)
         is_live[gone[first:end] - start] = False
         start += batch.num_rows
-        yield pa.Table.from_batches([batch.filter(pa.array(is_live))])
+        yield conformed(pa.Table.from_batches([batch]), schema, store.where, file.name).filter(pa.array(is_live))
 
 
-def _bounded_table(store: Store, file: AddFile, dead: BitMap, columns: Sequence[str]) -> pa.Table:
+def _bounded_table(store: Store, file: AddFile, dead: BitMap, schema: pa.Schema) -> pa.Table:
     pieces, size = [], 0
-    for piece in _live_pieces(store, file, dead, columns):
+    for piece in _live_pieces(store, file, dead, schema):
         pieces.append(piece)
         size += piece.nbytes
         if size > MOST_TABLE_BYTES:
@@ -112,6 +115,11 @@ def _is_live(rows: int, dead: BitMap) -> npt.NDArray[np.bool_]:
     is_live = np.ones(rows, dtype=bool)
     is_live[np.asarray(dead.to_array())] = False
     return is_live
+
+
+def row_count(store: Store, file: AddFile) -> int:
+    """The number of all rows of a file, also if its writer did not tell it."""
+    return file.rows if file.rows >= 0 else pq.read_metadata(store.source(file.name)).num_rows
 
 
 def rows_up_to(store: Store, snapshot: Snapshot, version: int) -> dict[str, Positions]:
@@ -129,26 +137,30 @@ def _alive(store: Store, file: AddFile, positions: Positions) -> Positions:
 
 
 def _positions(store: Store, file: AddFile, version: int) -> Positions:
+    schema = pa.schema([field for field in SYSTEM_COLUMNS if field.name == VERSION_COLUMN])
     if store.bounds.rows_apart:
-        batches = rows_apart(store, file.name, [VERSION_COLUMN])
-        known = [batch[VERSION_COLUMN].to_numpy(zero_copy_only=False) for batch in batches]
+        pieces = _live_pieces(store, file, BitMap(), schema)
+        known = [versions_of(piece[VERSION_COLUMN]) for piece in pieces]
         return np.flatnonzero(np.concatenate(known) <= version).astype(np.uint32)
-    with pq.ParquetFile(store.source(file.name), memory_map=True) as parquet:
+    with opened(store.source(file.name)) as parquet:
         oldest, newest = _range(parquet)
         if newest is not None and newest <= version:
             return np.arange(parquet.metadata.num_rows, dtype=np.uint32)
         if oldest is not None and oldest > version:
             return np.empty(0, dtype=np.uint32)
-        versions = parquet.read([VERSION_COLUMN])[VERSION_COLUMN].to_numpy()
-    return np.flatnonzero(versions <= version).astype(np.uint32)
+        rows = conformed(parquet.read(present(parquet.schema_arrow, schema.names)), schema, store.where, file.name)
+    return np.flatnonzero(versions_of(rows[VERSION_COLUMN]) <= version).astype(np.uint32)
 
 
 def _range(parquet: pq.ParquetFile) -> tuple[int | None, int | None]:
     """The least and the greatest version in a file; None if its footer has no statistics."""
     metadata = parquet.metadata
-    column = next(n for n in range(metadata.num_columns) if metadata.schema.column(n).path == VERSION_COLUMN)
+    columns = (n for n in range(metadata.num_columns) if metadata.schema.column(n).path == VERSION_COLUMN)
+    column = next(columns, None)
+    if column is None:
+        return UNVERSIONED, UNVERSIONED
     groups = [metadata.row_group(n).column(column).statistics for n in range(metadata.num_row_groups)]
-    if not groups or any(stats is None or not stats.has_min_max for stats in groups):
+    if not groups or any(stats is None or not stats.has_min_max or stats.null_count != 0 for stats in groups):
         return None, None
     return min(stats.min for stats in groups), max(stats.max for stats in groups)
 
@@ -158,12 +170,3 @@ def _projected(snapshot: Snapshot, columns: Sequence[str] | None) -> pa.Schema:
         return pa.schema([])
     schema = arrow_schema(snapshot.metadata.schema_json)
     return schema if columns is None else pa.schema([schema.field(name) for name in columns])
-
-
-def _aligned(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    present = set(table.column_names)
-    columns = [
-        table[field.name].cast(field.type) if field.name in present else pa.nulls(table.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)

@@ -67,6 +67,10 @@ class RemoteStore(Store):
     def hurry(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
 
+    def within(self, location: str) -> str | None:
+        name = location.removeprefix(f"{self.where}/")
+        return None if name == location or ".." in name.split("/") else name
+
     def local(self, name: str) -> str:
         path = self.path(name)
         if self._has_copy(name):

@@ -18,9 +18,6 @@ from millrace.model.fields import Field, field_of
 from millrace.model.resolution import matched
 from millrace.model.table import Definition
 
-# Pairs of types that all readers (polars, deltalake, DuckDB, Spark) cast while reading. Other pairs fail in at least one.
-READ_AS_WIDER = frozenset({(pa.int32(), pa.int64()), (pa.float32(), pa.float64())})
-
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
@@ -40,8 +37,8 @@ class _Origin:
             return self.source in names or name in names
         if name not in names or all(arrow_type(step.before) == arrow_type(step.after) for step in self.steps):
             return False
-        kind = stored.field(name).type
-        return kind != arrow_type(self.column) and (kind, arrow_type(self.column)) not in READ_AS_WIDER
+        # Some readers cast a few types while they read, but not all readers do.
+        return bool(stored.field(name).type != arrow_type(self.column))
 
     def cells(self, rows: pa.Table) -> Any:
         cells = self._first_cells(rows)
@@ -108,8 +105,7 @@ def _delta(change: Change, files: int | None) -> str | None:
         case RenameColumn(old, new):
             return f"rename column {old} to {new} ({rewrites})"
         case WidenColumn(name, before, after) if arrow_type(before) != arrow_type(after):
-            how = "metadata only" if (arrow_type(before), arrow_type(after)) in READ_AS_WIDER else rewrites
-            return f"change column {name} from {arrow_type(before)} to {arrow_type(after)} ({how})"
+            return f"change column {name} from {arrow_type(before)} to {arrow_type(after)} ({rewrites})"
     return None
 
 

@@ -2,7 +2,7 @@
 Refuses types that Delta does not have, and changes other than added columns.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -74,9 +74,12 @@ def spec_of(definition: Definition) -> TableSpec:
     return TableSpec(table.name, columns_as_stored(definition.columns), table.primary_key, vectors)
 
 
-def declared_schema(spec: TableSpec) -> str:
-    """The schema JSON of the spec alone, without earlier columns."""
-    return _schema_json(spec.delta_fields)
+def declared_schema(spec: TableSpec, others: Sequence[dict[str, Any]] = ()) -> str:
+    """The schema JSON of the spec, without earlier columns, and with those that other engines have added."""
+    declared = {field["name"].lower() for field in spec.delta_fields}
+    more = [field for field in others if field["name"].lower() not in declared]
+    own = len(spec.delta_fields) - len(SYSTEM_COLUMNS)
+    return _schema_json((*spec.delta_fields[:own], *more, *spec.delta_fields[own:]))
 
 
 def evolved_schema(current: str | None, spec: TableSpec) -> str:
@@ -100,6 +103,12 @@ def evolved_schema(current: str | None, spec: TableSpec) -> str:
     ours = {field.name for field in SYSTEM_COLUMNS}
     declared = [field for field in stored if field["name"] not in ours]
     return _schema_json((*declared, *added, *(field for field in stored if field["name"] in ours)))
+
+
+def added_by_others(current: str, recorded: TableSpec) -> tuple[dict[str, Any], ...]:
+    """The fields of a table that its declaration does not have."""
+    ours = {field["name"].lower() for field in recorded.delta_fields}
+    return tuple(field for field in parsed(current)["fields"] if field["name"].lower() not in ours)
 
 
 def needs_timestamp_ntz(schema_json: str) -> bool:

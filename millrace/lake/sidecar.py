@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from millrace.lake.conform import versions_of
 from millrace.lake.key_format import write_keys
 from millrace.lake.keyhash import Cells, hash_keys
 from millrace.lake.keys import KeyFile, sidecar_name
@@ -144,7 +145,7 @@ def sorted_keys(
 ) -> tuple[KeyFile, npt.NDArray[np.intp]]:
     """The winning rows of a file, sorted by hash, and the positions of the losing rows."""
     h1, h2 = hashes
-    version = versions.to_numpy().astype(np.int64, copy=False)
+    version = versions_of(versions)
     order = np.argsort(h1)
     ordered = h1[order]
     beaten = np.empty(0, dtype=np.intp)
@@ -155,6 +156,13 @@ def sorted_keys(
         ordered = h1[order]
     position = order.astype(np.uint32)
     return KeyFile(files=("",), h1=ordered, h2=h2[order], version=version[order], position=position), beaten
+
+
+def all_keys(hashes: tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]], version: npt.NDArray[np.int64]) -> KeyFile:
+    """Every row of a file, sorted by hash."""
+    order = np.argsort(hashes[0])
+    h1, h2 = (lane[order] for lane in hashes)
+    return KeyFile(files=("",), h1=h1, h2=h2, version=version[order], position=order.astype(np.uint32))
 
 
 def encode_parquet(table: pa.Table) -> memoryview:

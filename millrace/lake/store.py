@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
+from urllib.parse import unquote, urlsplit
 
 from millrace.atomic import flush, sync_file, sync_folder, unfinished
 from millrace.lake.bounds import OURS, refuse_larger
@@ -59,6 +60,11 @@ class Store:
                 f"file name {name!r} leaves the table folder {self.root}; use a relative name without '..'"
             )
         return full
+
+    def within(self, location: str) -> str | None:
+        """The name of a file that is given by its absolute path or address; None if it is not one of the table's."""
+        path = os.path.normpath(unquote(urlsplit(location).path) if location.startswith("file:") else location)
+        return path.removeprefix(self._prefix) if path.startswith(self._prefix) else None
 
     def local(self, name: str) -> str:
         """A path on this machine to read the whole file from."""

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from millrace.lake.conform import versions_of
 from millrace.lake.key_format import write_keys
 from millrace.lake.keyhash import hash_keys
 from millrace.lake.keys import sidecar_name
 from millrace.lake.schema import VERSION_COLUMN
-from millrace.lake.sidecar import DICTIONARY_REPEATS, StagedFile, sorted_keys
+from millrace.lake.sidecar import DICTIONARY_REPEATS, StagedFile, all_keys, sorted_keys
 from millrace.lake.statistics import file_statistics, finite_columns
 from millrace.lake.store import Store
 
@@ -54,8 +55,12 @@ def stream_data_file(
         if key:
             sidecar = sidecar_name(path)
             joined = np.concatenate([h1 for h1, _ in lanes]), np.concatenate([h2 for _, h2 in lanes])
-            keys, losing = sorted_keys(joined, pa.chunked_array([part for cells in versions for part in cells.chunks]))
+            cells = pa.chunked_array([part for cells in versions for part in cells.chunks])
+            keys, losing = sorted_keys(joined, cells)
             beaten = losing.astype(np.uint32)
+            if len(beaten):
+                # They are in the file, so they must be found, unless whoever calls deletes them.
+                keys = all_keys(joined, versions_of(cells))
             write_keys(store, sidecar, replace(keys, files=(path,)), filtered=True)
     stats = file_statistics(footers[0], finite) if store.may_tell(path) else None
     return StagedFile(path, size, rows, sidecar, stats=stats), beaten

@@ -11,8 +11,10 @@ from millrace.lake.batch import DefinedFile, Definitions, WriteBatch, forget_set
 from millrace.lake.checkpointing import checkpoint_if_due
 from millrace.lake.compact import plan, purge, run
 from millrace.lake.core_share import CoreShare
+from millrace.lake.foreign import refuse_unwritable
 from millrace.lake.index import KeyIndex
 from millrace.lake.log import Conflict, Snapshot, commit, refresh
+from millrace.lake.mending import mend
 from millrace.lake.plan import Handle, Planner
 from millrace.lake.schema import TableSpec, declared_columns
 from millrace.lake.sidecar import StagedFile
@@ -100,7 +102,9 @@ class LakeTable:
         version can come. Other calls continue meanwhile."""
         snapshot = self.snapshot()
         spec = _recorded(snapshot, self.spec)
-        for rewrite in plan(snapshot):
+        refuse_unwritable(snapshot, spec)
+        mend(self.store, spec)
+        for rewrite in plan(self.snapshot()):
             run(self.store, spec, rewrite, share)
         if spec.key:
             KeyIndex(self.store, spec.key).tidy(self.snapshot(), MOST_MERGED_ROWS, share=share)

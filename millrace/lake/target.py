@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from millrace.lake.batch import Definitions
 from millrace.lake.log import Snapshot
 from millrace.lake.reshape import Reshape
-from millrace.lake.schema import TableSpec, declared_schema, evolved_schema, spec_of
+from millrace.lake.schema import TableSpec, added_by_others, declared_schema, evolved_schema, spec_of
 from millrace.lake.state import NO_FLOOR, TableState
 from millrace.model.changes import Change
 from millrace.model.errors import Corrupt
@@ -17,13 +19,23 @@ from millrace.model.table import Definition
 @dataclass(frozen=True, slots=True)
 class TableTarget:
     """`begins`: a new generation begins, so no stored row stays. `reshape`: how live rows change; None if they do not.
-    `schema_json`: the table's new columns; None if they do not change."""
+    `schema_json`: the table's new columns; None if they do not change. `others`: columns that other engines have added;
+    their cells stay."""
 
     spec: TableSpec
     definition: Definition | None = None
     begins: bool = False
     reshape: Reshape | None = None
     schema_json: str | None = None
+    others: tuple[str, ...] = ()
+
+    def rows(self, rows: pa.Table) -> pa.Table:
+        """Live rows in their new shape."""
+        reshaped = rows if self.reshape is None else self.reshape.rows(rows)
+        for name in self.others:
+            if name in rows.column_names and name not in reshaped.column_names:
+                reshaped = reshaped.append_column(rows.schema.field(name), rows[name])
+        return reshaped
 
     @property
     def floor(self) -> int:
@@ -52,7 +64,14 @@ class Lineage:
         before = recorded or self._forerunner(wanted)
         if before is wanted:
             return TableTarget(spec, wanted, schema_json=evolved_schema(snapshot.metadata.schema_json, spec))
-        return TableTarget(spec, wanted, reshape=self.reshape(before, wanted), schema_json=declared_schema(spec))
+        others = added_by_others(snapshot.metadata.schema_json, self._spec(recorded)) if recorded else ()
+        return TableTarget(
+            spec,
+            wanted,
+            reshape=self.reshape(before, wanted),
+            schema_json=declared_schema(spec, others),
+            others=tuple(field["name"] for field in others),
+        )
 
     def reshape(self, before: Definition, after: Definition) -> Reshape:
         """How rows of one definition become rows of another definition of the same generation."""
@@ -73,6 +92,11 @@ class Lineage:
         if definition.fingerprint not in self._specs:
             self._specs[definition.fingerprint] = spec_of(definition)
         return self._specs[definition.fingerprint]
+
+    def recorded_spec(self, snapshot: Snapshot) -> TableSpec | None:
+        """The table as the definition declares it that it was prepared for, if there is one."""
+        recorded = self._recorded(snapshot)
+        return None if recorded is None else self._spec(recorded)
 
     def _recorded(self, snapshot: Snapshot) -> Definition | None:
         fingerprint = TableState.of(snapshot.metadata).definition

@@ -33,7 +33,7 @@ def vacuum(store: Store, retention: timedelta, grace: timedelta) -> list[str]:
     unpublished = unpublished_names(store)
     snapshot = load(store)
     now, seen = now_ms() / 1000, _first_seen(store)
-    referenced = _referenced(snapshot) | unpublished
+    referenced = _referenced(store, snapshot) | unpublished
     idle = {entry.name: min(seen.get(entry.name, now), now) for entry in data if entry.name not in referenced}
     is_old = {entry.name for entry in (*data, *sidecars, *runs) if entry.modified_at <= now - grace.total_seconds()}
     gone = {name for name, since in idle.items() if since <= now - retention.total_seconds() and name in is_old}
@@ -64,9 +64,9 @@ def discard_files(store: Store, is_unwanted: Callable[[str], bool]) -> int:
     raise Unavailable(f"{store.where} is written by others all the time.", remedy="Try again.")
 
 
-def _referenced(snapshot: Snapshot) -> set[str]:
+def _referenced(store: Store, snapshot: Snapshot) -> set[str]:
     vectors = [file.deletion_vector for file in snapshot.files.values() if file.deletion_vector]
-    names = {file.name for file in snapshot.files.values()} | {name for v in vectors if (name := vector_file(v))}
+    names = {file.name for file in snapshot.files.values()} | {name for v in vectors if (name := vector_file(store, v))}
     return names | set(TableState.of(snapshot.metadata).tombstones)
 
 

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from millrace.lake.actions import AddFile
 from millrace.lake.condition import Condition
+from millrace.lake.foreign import refuse_unreadable
 from millrace.lake.log import load
 from millrace.lake.pruning import may_have
 from millrace.lake.read import LiveFile, live_files
@@ -142,6 +143,7 @@ def _files(table: ReadableTable, wanted: list[Any] | None, limits: QueryLimits) 
         store = table.open()
         store.hurry(limits.seconds)
         snapshot = load(store)
+        refuse_unreadable(snapshot, f"{table.tenant}.{table.table}")
         chosen = {file.path: file for file in snapshot.files.values() if is_wanted(file)}
         named = {file.name: file.size for file in chosen.values()}
         size = sum(named[name] for name in store.absent(list(named)))

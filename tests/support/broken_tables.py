@@ -80,15 +80,14 @@ def _restoring(root: Path, change: Callable[[], object]) -> Repair:
     return repair
 
 
-def updated_by_another_engine(root: Path) -> Repair:
-    """It writes its rows as Arrow's string views, without our key files."""
-    return _restoring(root, lambda: deltalake.DeltaTable(str(root)).update({"text": "'changed'"}))
+def constrained_by_another_engine(root: Path) -> Repair:
+    return _restoring(root, lambda: deltalake.DeltaTable(str(root)).alter.add_constraint({"some": "text <> 'never'"}))
 
 
-def appended_without_version(root: Path) -> Repair:
-    """The file has the declared columns only, and no key file."""
+def keys_of_another_type(root: Path) -> Repair:
+    """The file of another engine has numbers where the table declares text."""
     path = root / "foreign.parquet"
-    pq.write_table(pa.table({"id": pa.array(["foreign"]), "text": pa.array(["row"])}), path)
+    pq.write_table(pa.table({"id": pa.array([1]), "text": pa.array(["row"])}), path)
     size, stats = path.stat().st_size, orjson.dumps({"numRecords": 1}).decode()
     add = {"path": path.name, "partitionValues": {}, "size": size, "modificationTime": 1, "dataChange": True}
     return _next_entry(root, orjson.dumps({"add": {**add, "stats": stats}}) + b"\n")
@@ -142,8 +141,8 @@ WAYS: dict[str, Callable[[Path], Repair]] = {
     "unknown_feature": unknown_feature,
     "unknown_protocol": unknown_protocol,
     "empty_checkpoint": empty_checkpoint,
-    "updated_by_another_engine": updated_by_another_engine,
-    "appended_without_version": appended_without_version,
+    "constrained_by_another_engine": constrained_by_another_engine,
+    "keys_of_another_type": keys_of_another_type,
     "no_access": no_access,
     "lost_files": lost_files,
 }

@@ -520,14 +520,14 @@ def test_nobody_waits_while_another_engines_file_is_indexed(world: World, monkey
     assert world.write(world.group("big", 1, "a", "b"), world.group("big", 2, "c")) == ["big"]
     optimized(world, "big")
     going_on, waited_in_vain = threading.Event(), list[bool]()
-    make = index._sidecar_of_foreign
+    make = index.make_sidecar
 
     def slowly(*given: Any) -> Any:
         if not going_on.wait(10):
             waited_in_vain.append(True)
         return make(*given)
 
-    monkeypatch.setattr(index, "_sidecar_of_foreign", slowly)
+    monkeypatch.setattr(index, "make_sidecar", slowly)
     assert world.write(world.group("big", 3, "d"), world.group("good", 3, "b")) == ["good"]
     assert waited_in_vain == []
     assert world.waiting("big") == 1

@@ -200,7 +200,7 @@ def test_commands_say_what_would_change_and_exit_0(millrace: Run, tmp_path: Path
         "  data_retention_period_days: 7 -> 8",
         "table acme/readings changed",
         "  change column v from int to long",
-        "  delta: change column v from int32 to int64 (metadata only)",
+        "  delta: change column v from int32 to int64 (rewrites 0 files)",
         "table acme/others new",
     ]
 

@@ -9,8 +9,8 @@ import pytest
 from millrace.infer.described import attributes_of
 from millrace.infer.guessing import guess_column
 from millrace.infer.proposing import Proposal, propose
-from millrace.infer.titles import plain_names
 from millrace.infer.tolerance import tolerated
+from millrace.model.column_names import plain_names
 
 
 def guessed(*cells: str, nulls: int = 0) -> tuple[str, dict[str, Any]]:

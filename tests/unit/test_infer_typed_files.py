@@ -109,3 +109,21 @@ def test_a_key_that_is_null_behind_the_rows_looked_at_is_none(tmp_path: Path, mo
     assert proposal.looked_at < 900
     assert (proposal.document["primary_key"], types(proposal)["id"]) == ([], ["null", "long"])
     assert proposal.checked.failed == 0
+
+
+def test_names_that_readers_differ_about_become_titles_of_plain_names(tmp_path: Path) -> None:
+    inner = pa.array([{"first name": "a"}, {"first name": "b"}])
+    table = pa.table({"Order id": [1, 2], "Größe": [0.5, 1.5], "plain": ["x", "y"], "who is": inner})
+    proposal = propose(parquet(tmp_path / "t.parquet", table))
+    fields = proposal.document["schema"]["fields"]
+    assert [(field["name"], field.get("header")) for field in fields] == [
+        ("order_id", "Order id"), ("groesse", "Größe"), ("plain", None), ("who_is", "who is"),
+    ]  # fmt: skip
+    assert proposal.document["primary_key"] == ["order_id"]
+    record = (
+        next(branch for branch in fields[3]["type"] if isinstance(branch, dict))
+        if isinstance(fields[3]["type"], list)
+        else fields[3]["type"]
+    )
+    assert [(part["name"], part["aliases"]) for part in record["fields"]] == [("first_name", ["first name"])]
+    assert (proposal.checked.rows, proposal.checked.failed) == (2, 0)

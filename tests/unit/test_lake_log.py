@@ -44,7 +44,7 @@ def without_json_before_checkpoint(store: Store) -> None:
 def test_a_checkpoint_holds_the_same_table(updated: LakeTable) -> None:
     replayed = load(updated.store)
     storages = {file.deletion_vector.storage for file in replayed.files.values() if file.deletion_vector}
-    assert storages == {"i", "u"}
+    assert storages == {"u"}
     without_json_before_checkpoint(updated.store)
     assert load(updated.store) == replayed == updated.snapshot()
 

@@ -8,8 +8,10 @@ import deltalake
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from millrace.arrow.types import arrow_type
 from millrace.lake.batch import DefinedFile, WriteBatch
 from millrace.lake.schema import spec_of
 from millrace.lake.state import TableState
@@ -144,27 +146,29 @@ def test_a_renamed_key_still_finds_its_rows_and_deletes(tmp_path: Path, mode: st
 
 
 WIDENINGS = [
-    ("int", "long", 7, 7, False),
-    ("float", "double", 0.5, 0.5, False),
-    ("int", "float", 7, 7.0, True),
-    ("int", "double", 7, 7.0, True),
-    ("long", "float", 1 << 40, float(1 << 40), True),
-    ("long", "double", 7, 7.0, True),
-    ("string", "bytes", "ä", "ä".encode(), True),
-    ("bytes", "string", "ä".encode(), "ä", True),
-    ("bytes", "string", b"a\xff", "a\ufffd", True),
+    ("int", "long", 7, 7),
+    ("float", "double", 0.5, 0.5),
+    ("int", "float", 7, 7.0),
+    ("int", "double", 7, 7.0),
+    ("long", "float", 1 << 40, float(1 << 40)),
+    ("long", "double", 7, 7.0),
+    ("string", "bytes", "ä", "ä".encode()),
+    ("bytes", "string", "ä".encode(), "ä"),
+    ("bytes", "string", b"a\xff", "a\ufffd"),
 ]
 
 
-@pytest.mark.parametrize(("before", "after", "cell", "expected", "rewrites"), WIDENINGS)
+@pytest.mark.parametrize(("before", "after", "cell", "expected"), WIDENINGS)
 def test_a_widened_column_reads_the_same_everywhere(
-    tmp_path: Path, before: str, after: str, cell: Any, expected: Any, rewrites: bool
+    tmp_path: Path, before: str, after: str, cell: Any, expected: Any
 ) -> None:
     old, new = column("x", ["null", before]), column("x", ["null", after])
     table, first, second = change(tmp_path, [old], [new], x=cell)
-    assert any(path.startswith("rewritten") for path in paths(table)) == rewrites
     write_under(table, first, 2, {"id": 2, "x": cell}, {"id": 3})
     write_under(table, second, 3, {"id": 4, "x": expected})
+    # Not every engine casts while it reads: every file has the type that the table declares.
+    kinds = {pq.read_schema(tmp_path / file.name).field("x").type for file in table.snapshot().files.values()}
+    assert kinds == {arrow_type(second.columns[1])}
     rows = [{"id": 1, "x": expected}, {"id": 2, "x": expected}, {"id": 3, "x": None}, {"id": 4, "x": expected}]
     assert_everyone_reads(table, rows)
     for number in range(10, 60):

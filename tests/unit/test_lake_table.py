@@ -192,10 +192,10 @@ def test_applying_nothing_creates_the_empty_table_once(tmp_path: Path) -> None:
 def test_a_protocol_from_elsewhere_is_not_written_to(tmp_path: Path) -> None:
     table = LakeTable(Store(tmp_path), KEYED)
     table.apply([])
-    features = b'["columnMapping"]'
+    features = b'["timeMachine"]'
     protocol = b'{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":%b,"writerFeatures":%b}}'
     table.store.put_if_absent("_delta_log/00000000000000000001.json", protocol % (features, features))
-    with pytest.raises(Unavailable, match="columnMapping"):
+    with pytest.raises(Unavailable, match="timeMachine"):
         apply_rows(table, [(1, 1)])
 
 

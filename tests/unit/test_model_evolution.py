@@ -355,7 +355,7 @@ def test_changes_in_words() -> None:
         "delta: drop column a, its values are gone (metadata only)",
         "delta: rename column b to b2 (rewrites 3 files)",
         "delta: change column c from int32 to double (rewrites 3 files)",
-        "delta: change column e from int32 to int64 (metadata only)",
+        "delta: change column e from int32 to int64 (rewrites 3 files)",
         "delta: add column f int32, existing rows get 7 (rewrites 3 files)",
         "delta: add column g string, existing rows have null (metadata only)",
     ]

@@ -1,11 +1,14 @@
 """How values are written, declared over REST: refused in words, kept, shown, and changed without touching a row."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from millrace.declare.table import parse_table
+from millrace.model.ops.tables import DefineTable
 from millrace.model.ops.tenants import DefineTenant
 from tests.support.whole_app import TOKEN, whole_app
 
@@ -51,3 +54,25 @@ def test_a_format_is_kept_and_shown_and_changing_it_touches_no_row(client: TestC
     shown = client.get(TABLE, headers=AUTH).json()["declaration"]
     assert shown["written"] == {"null_texts": ["-"]}
     assert shown["schema"]["fields"][1]["format"] == "dd.MM.yyyy"
+
+
+def named(*names: str) -> dict[str, Any]:
+    fields = [{"name": "id", "type": "long"}, *({"name": name, "type": ["null", "string"]} for name in names)]
+    return {"schema": {"type": "record", "name": "titles", "fields": fields}, "primary_key": ["id"]}
+
+
+def test_a_name_that_readers_differ_about_is_refused_unless_the_table_has_it(tmp_path: Path) -> None:
+    with whole_app(tmp_path) as (platform, client):
+        platform.apply(DefineTenant("acme", agreement={}))
+        place = "/v1/tenants/acme/tables/titles"
+        refused = client.put(place, json=named("Order no."), headers=AUTH)
+        assert (refused.status_code, refused.json()["code"]) == (422, "unsafe_name")
+        assert "{name: order_no, header: 'Order no.', …}" in refused.json()["remedy"]
+        told = client.post(f"{place}/diff", json=named("Order no."), headers=AUTH).json()
+        assert "Order no." in told["refusal"]["message"]
+        # A table from before this rule.
+        platform.apply(DefineTable("acme", "titles", declaration=parse_table(named("Order no.")).to_dict()))
+        assert client.put(place, json=named("Order no.", "more"), headers=AUTH).json()["revision"] == 2
+        assert client.put(place, json=named("Order no.", "more", "a b"), headers=AUTH).status_code == 422
+        elsewhere = {**named("a b"), "sinks": [{"kind": "webhook", "url": "https://example.com/in"}]}
+        assert "unsafe_name" not in client.post(f"{place}/diff", json=elsewhere, headers=AUTH).text

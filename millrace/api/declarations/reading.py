@@ -6,17 +6,19 @@ from typing import Any
 from sqlalchemy import Connection
 
 from millrace.api.declarations.default_app import DefaultApp
-from millrace.api.documents.tables import targets_of
+from millrace.api.documents.tables import declared_table
 from millrace.auth.tokens import Caller
 from millrace.declare.table import parse_table
 from millrace.model.agreement import Agreement, parse_agreement
 from millrace.model.agreement_warnings import refuse_absurd, warnings_without_app
+from millrace.model.column_names import refuse_unsafe
+from millrace.model.columns import parse_columns
 from millrace.model.declared_documents import target_document
 from millrace.model.documents import DeclarationWarning
 from millrace.model.errors import Forbidden, Invalid, Refused
 from millrace.model.names import checked_name
 from millrace.model.roles import OPERATOR
-from millrace.model.sinks import CORE_STORE_KIND
+from millrace.model.sinks import CORE_STORE_KIND, DELTA_KIND, REMOTE_DELTA_KIND
 from millrace.model.table import TableDeclaration
 from millrace.model.table_warnings import table_warnings
 from millrace.sink.context import SinkContext
@@ -76,7 +78,10 @@ def read_table(
         document = {**document, "sinks": [target_document(target) for target in agreement.sinks]}
     elif "sinks" not in document and context.has_core_store:
         document = {**document, "sinks": [CORE_STORE_KIND]}
-    declaration = placed(context, parse_table(document), targets_of(connection, tenant, table))
+    before = declared_table(connection, tenant, table)
+    declaration = placed(context, parse_table(document), before.table.targets if before else ())
+    if any(target.kind in (DELTA_KIND, REMOTE_DELTA_KIND) for target in declaration.targets):
+        refuse_unsafe(parse_columns(declaration.schema), parse_columns(before.table.schema) if before else ())
     refuse_unable(declaration, context.for_tenant(tenant))
     if declaration.name != checked_name("table", table):
         raise Invalid(

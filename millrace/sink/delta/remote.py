@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from millrace.lake.batch import DefinedFile, WriteBatch
 from millrace.lake.decide import as_add
-from millrace.lake.index import make_sidecar
 from millrace.lake.remote import RemoteStore
+from millrace.lake.row_keys import make_sidecar
 from millrace.lake.schema import VERSION_COLUMN, spec_of
 from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
 from millrace.lake.state import NO_FLOOR, TableState
