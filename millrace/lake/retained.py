@@ -1,13 +1,13 @@
 """Removed files that readers of older versions may still need: a commit's removes in, the files to name in checkpoints out.
 
 Engines that vacuum a table keep what a checkpoint names as removed within the retention. A mark on a row removes a file and
-adds it again with another deletion vector: of these only the vector's file is named, and once, if files share it."""
+adds it again with another deletion vector: then the file is named with its earlier vector, if that is a file too."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
-from millrace.lake.actions import AddFile, Metadata, RemovedFile, now_ms
+from millrace.lake.actions import AddFile, DeletionVector, Metadata, RemovedFile, now_ms
 from millrace.lake.overlay import Overlay
 
 # Delta's own default.
@@ -41,11 +41,7 @@ def with_removed(
 def retained(known: RemovedFiles, live: Mapping[str, AddFile], metadata: Metadata) -> RemovedFiles:
     """Without files that are live again or whose retention is over."""
     oldest_ms = now_ms() - retention_of(metadata) // timedelta(milliseconds=1)
-    kept = {
-        key: file
-        for key, file in known.items()
-        if file.removed_ms >= oldest_ms and (key != file.path or file.path not in live)
-    }
+    kept = {key: file for key, file in known.items() if file.removed_ms >= oldest_ms and not _is_live(file, live)}
     return Overlay(_newest(kept) if len(kept) > MOST_REMOVED else kept)
 
 
@@ -55,10 +51,23 @@ def retention_of(metadata: Metadata) -> timedelta:
 
 
 def _key(file: RemovedFile, live: Mapping[str, AddFile]) -> str | None:
-    if file.path not in live:
-        return file.path
-    vector = file.deletion_vector
-    return f"{vector.storage} {vector.location}" if vector is not None and vector.storage != "i" else None
+    """The same whatever came later, so that a checkpoint names what the log named. None if only an inline vector is gone."""
+    vector = _vector_file(file.deletion_vector)
+    if vector is None:
+        return None if file.path in live else file.path
+    return f"{file.path} {vector}"
+
+
+def _is_live(file: RemovedFile, live: Mapping[str, AddFile]) -> bool:
+    now = live.get(file.path)
+    if now is None:
+        return False
+    vector = _vector_file(file.deletion_vector)
+    return vector is None or vector == _vector_file(now.deletion_vector)
+
+
+def _vector_file(vector: DeletionVector | None) -> str | None:
+    return None if vector is None or vector.storage == "i" else f"{vector.storage}{vector.location}"
 
 
 def _newest(kept: Mapping[str, RemovedFile]) -> dict[str, RemovedFile]:

@@ -56,13 +56,6 @@ def unknown_protocol(root: Path) -> Repair:
     return _next_entry(root, b'{"protocol": {"minReaderVersion": 9, "minWriterVersion": 19}}\n')
 
 
-def empty_checkpoint(root: Path) -> Repair:
-    """Noticed by whoever opens the table anew."""
-    path = root / "_delta_log" / f"{_newest(root):020}.checkpoint.parquet"
-    path.write_bytes(b"")
-    return path.unlink
-
-
 def _restoring(root: Path, change: Callable[[], object]) -> Repair:
     """A copy from before is put back."""
     kept = root.with_name(f"{root.name}.kept")
@@ -140,7 +133,6 @@ WAYS: dict[str, Callable[[Path], Repair]] = {
     "entry_of_another_shape": entry_of_another_shape,
     "unknown_feature": unknown_feature,
     "unknown_protocol": unknown_protocol,
-    "empty_checkpoint": empty_checkpoint,
     "constrained_by_another_engine": constrained_by_another_engine,
     "keys_of_another_type": keys_of_another_type,
     "no_access": no_access,
