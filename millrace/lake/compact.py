@@ -20,7 +20,7 @@ from millrace.lake.decide import Dead, TableContents, as_add
 from millrace.lake.deletion_vectors import dead_positions
 from millrace.lake.index import KeyIndex
 from millrace.lake.log import Conflict, Snapshot, commit, load, refresh
-from millrace.lake.read import read_in_shape
+from millrace.lake.read import read_live_groups
 from millrace.lake.schema import TableSpec, arrow_schema
 from millrace.lake.sidecar import StagedFile
 from millrace.lake.state import NO_FLOOR, TableState
@@ -91,8 +91,9 @@ def _rewritten(
 
     def tables() -> Iterator[pa.Table]:
         for file in rewrite:
-            yield read_in_shape(store, snapshot, file, planned[file.path])
-            share.rest()
+            for group in read_live_groups(store, file, planned[file.path], schema):
+                yield group
+                share.rest()
 
     return stream_data_file(store, schema, tables(), spec.key, COMPACTED_PREFIX)
 
