@@ -33,10 +33,10 @@ WORN_SHARE = 0.25
 MOST_BYTES = 128 << 20
 # A rewrite holds in memory: one row group, and the key hashes of all rows, about 60 bytes each.
 MOST_ROWS = 4_000_000
-MOST_SMALL_FILES = 50
 # Files below a size, and how many of them are left alone. Merged files belong to a later tier, or to none. So a row is merged
 # three times at most, however much a table grows.
-TIERS = ((1 << 20, MOST_SMALL_FILES), (8 << 20, 7), (64 << 20, 7))
+SMALL_BYTES, MOST_SMALL_FILES = 1 << 20, 50
+LARGER_TIERS = ((8 << 20, 7), (64 << 20, 7))
 MOST_ATTEMPTS = 100
 COMPACTED_PREFIX = "compacted"
 
@@ -53,7 +53,7 @@ def plan(snapshot: Snapshot) -> list[Rewrite]:
     rewrites: list[Rewrite] = []
     taken: set[str] = set()
     smallest = 0
-    for limit, most in TIERS:
+    for limit, most in ((SMALL_BYTES, MOST_SMALL_FILES), *LARGER_TIERS):
         tier = [file for file in known if smallest <= _live_bytes(file) < limit and file.live_rows < MOST_ROWS // 2]
         if len(tier) > most:
             rewrites += [group for group in _grouped(tier) if len(group) > 1]

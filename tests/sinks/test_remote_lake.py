@@ -9,7 +9,7 @@ from threading import Barrier
 
 import pytest
 
-from millrace.lake import compact, log
+from millrace.lake import checkpointing, compact
 from millrace.lake.index import KeyIndex
 from millrace.lake.keys import sidecar_name
 from millrace.lake.read import live_files
@@ -194,7 +194,7 @@ def test_a_lost_key_file_is_made_again_from_the_rows(place: Place) -> None:
 
 
 def test_checkpoints_compaction_and_the_vacuum_work_there(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "CHECKPOINT_INTERVAL", 4)
+    monkeypatch.setattr(checkpointing, "CHECKPOINT_INTERVAL", 4)
     monkeypatch.setattr(compact, "MOST_SMALL_FILES", 3)
     table, rows = LakeTable(place.open(), KEYED), []
     for version in range(1, 8):
@@ -204,7 +204,7 @@ def test_checkpoints_compaction_and_the_vacuum_work_there(place: Place, monkeypa
     fresh = LakeTable(place.open(), KEYED)
     fresh.maintain()
     assert len(fresh.snapshot().files) == 1
-    log.clean(fresh.store, timedelta(0))
+    checkpointing.clean(fresh.store, timedelta(0))
     assert min(int(entry.name[11:31]) for entry in fresh.store.list("_delta_log") if entry.name[11:31].isdigit()) > 0
     vacuum(fresh.store, timedelta(0), timedelta(0))
     assert len([entry for entry in fresh.store.list("") if entry.name.endswith(".parquet")]) == 1

@@ -68,7 +68,7 @@ def seen(table: LakeTable) -> list[Row]:
 
 def merged(table: LakeTable, monkeypatch: pytest.MonkeyPatch) -> None:
     """All files become one."""
-    monkeypatch.setattr("millrace.lake.compact.TIERS", ((1 << 20, 0),))
+    monkeypatch.setattr("millrace.lake.compact.MOST_SMALL_FILES", 0)
     table.maintain()
     assert len(load(table.store).files) == 1
 

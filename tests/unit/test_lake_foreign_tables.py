@@ -125,7 +125,7 @@ def test_a_table_that_is_append_only_takes_new_rows_and_refuses_changes(
     refused = refusal(revisions, table)
     assert "delta.appendOnly" in refused.message
     assert "UNSET" in refused.remedy
-    monkeypatch.setattr("millrace.lake.compact.TIERS", ((1 << 20, 0),))
+    monkeypatch.setattr("millrace.lake.compact.MOST_SMALL_FILES", 0)
     table.maintain()
     assert len(table.snapshot().files) == 1
     change_metadata(tmp_path, configuration={"delta.appendOnly": "false"})
