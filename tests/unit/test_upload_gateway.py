@@ -108,6 +108,20 @@ def test_nothing_is_sent_for_an_import_that_was_stopped() -> None:
     assert log.records == []
 
 
+@pytest.mark.parametrize("size", [1000, 1 << 16, 1 << 20])
+def test_pieces_that_are_fed_together_make_the_same_chunks(size: int) -> None:
+    whole, parts, body = KeepingLog(), KeepingLog(), text(50_000)
+    straight, pieced = upload(whole), upload(parts)
+    straight.feed(body)
+    finish(straight)
+    *first, last = [body[start : start + size] for start in range(0, len(body), size)]
+    pieced.feed(*first)
+    while pieced.finish_with(*[last] if pieced.received < len(body) else []) is None:
+        continue
+    assert parts.chunks() == whole.chunks()
+    assert pieced.digest.mark == straight.digest.mark
+
+
 @examples(15)
 @given(cut=st.integers(0, 5_000_000))
 def test_a_resumed_upload_sends_the_same_chunks(cut: int) -> None:
