@@ -68,10 +68,13 @@ class Watcher:
         if time.monotonic() - self._looked_at < LOOK_SECONDS:
             return []
         self._looked_at = time.monotonic()
-        return [sighting for tenant in self._followed for sighting in self.look(tenant)]
+        return [sighting for tenant in self._followed for sighting in self._look(tenant)]
 
-    def look(self, tenant: str, below: str = "") -> list[Sighting]:
-        """The files there are now."""
+    def look(self, tenant: str) -> list[Sighting]:
+        """The files there are now. A folder that took the place of a watched one is watched from now on."""
+        return self._enter(tenant, "")
+
+    def _look(self, tenant: str, below: str = "") -> list[Sighting]:
         root = self._followed[tenant].root
         found = ((tenant, seen) for folder in _folders(root, below) for seen in _files(root, folder))
         return list(islice(found, MOST_LOOKED_AT))
@@ -117,7 +120,7 @@ class Watcher:
                     continue
                 followed.watches[number] = folder
                 self._owner[number] = tenant
-        return self.look(tenant, below)
+        return self._look(tenant, below)
 
     def _give_up_news(self, failed: NoInotify) -> None:
         log("inotify_unavailable", error=str(failed))

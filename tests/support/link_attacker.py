@@ -16,6 +16,7 @@ MOST_FILES = 40
 
 def main(root: Path, targets: list[str]) -> None:
     chance = random.Random(4)
+    left: tuple[Path, Path] | None = None
     for number in range(1 << 30):
         with suppress(OSError):
             provide(root, number)
@@ -28,9 +29,15 @@ def main(root: Path, targets: list[str]) -> None:
                 if is_own(name.parent, root):
                     flip(name, chance.choice(targets), root / f".evil{number}", chance.random() / 500)
         if number % 20 == 19:
-            # What the platform finds when it is started again.
+            # The platform finds a link when it is started again, or has made a new folder. The old one comes back after a
+            # while: a file must lie in it for some seconds before it is taken.
             with suppress(OSError):
-                leave(chance.choice(names[:3]), chance.choice(targets), root / f".kept{number}")
+                if left is not None:
+                    exchange(*left)
+                    left = None
+                else:
+                    left = chance.choice(names[:3]), root / f".kept{number}"
+                    leave(left[0], chance.choice(targets), left[1])
 
 
 def is_own(path: Path, root: Path) -> bool:
@@ -62,8 +69,8 @@ def flip(name: Path, target: str, evil: Path, seconds: float) -> None:
 
 
 def leave(name: Path, target: str, aside: Path) -> None:
-    name.rename(aside)
-    name.symlink_to(target)
+    aside.symlink_to(target)
+    exchange(name, aside)
 
 
 def exchange(one: Path, other: Path) -> None:

@@ -26,7 +26,7 @@ from tests.support.fake_platform import TOKEN, FakePlatform, fake_platform
 from tests.support.processes import leashed, stop
 from tests.support.waiting import wait_until
 
-SECONDS = 30.0
+SECONDS = 60.0
 APPS = ("GET", "/v1/apps")
 
 

@@ -128,6 +128,19 @@ def test_a_watcher_sees_files_in_folders_that_are_made_later(tmp_path: Path, pol
     assert watcher.means == ("polling" if poll else "inotify")
 
 
+def test_a_watcher_follows_a_folder_that_took_the_place_of_the_first(tmp_path: Path) -> None:
+    watcher, out = Watcher(), tmp_path / "out"
+    out.mkdir()
+    watcher.follow("acme", out)
+    out.rename(tmp_path / "old")
+    out.mkdir()
+    (out / ".a").write_text("1")
+    assert watcher.look("acme") == []
+    (out / ".a").rename(out / "a.csv")
+    seen = wait_until(watcher.read, 30, "news of the new folder")
+    assert [(tenant, sighting.path, sighting.how) for tenant, sighting in seen] == [("acme", "a.csv", How.MOVED)]
+
+
 def test_a_claim_outlives_a_crash_and_keeps_its_key(staging: Staging) -> None:
     (staging.outbox / "items").mkdir()
     (staging.outbox / "items" / "a.csv").write_text("1")
