@@ -1,8 +1,8 @@
 # Two commands for a newcomer: make demo, make test. Everything they need is installed by make setup.
 #   run      demo [ONCE=1] [MYSIMBDP=1] · setup
 #   test     test (15 minutes) · test-all (60 minutes) · unit · lint · coverage
-#   parts    faults · bigquery · hdfs · pod: what test-all runs and test leaves out
-#   longer   interop · soak [MINUTES=n] [FOREIGN=deltalake,spark] · simulate [SECONDS=n]
+#   parts    faults · interop · bigquery · hdfs · pod: what test-all runs and test leaves out
+#   longer   soak [MINUTES=n] [FOREIGN=deltalake,spark] · simulate [SECONDS=n]
 #   measure  bench · bench-log · bench-sinks · bench-tenants, each [BENCH=name]
 #   other    reference · sbom · clean
 # docs/contributing.md says what each is for.
@@ -35,7 +35,7 @@ test:
 
 # Everything, with random seeds: before an issue is resolved.
 test-all:
-	@scripts/setup python java jars core_store test_jars postgres mariadb duckdb_delta bigquery kustomize
+	@scripts/setup python java jars core_store test_jars postgres mariadb duckdb_delta spark35 bigquery kustomize
 	@$(MAKE) --no-print-directory lint
 	@$(ALONE) $(PYTEST) $(PARALLEL) --hypothesis-profile=random
 

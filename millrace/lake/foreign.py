@@ -43,6 +43,7 @@ _OPTIONAL: Mapping[str, tuple[Callable[[Metadata], bool], str]] = {
     "typeWidening": (_in_schema('"delta.typeChanges"'), _UNDO),
     "typeWidening-preview": (_in_schema('"delta.typeChanges"'), _UNDO),
 }
+OPTIONAL_FEATURES = frozenset(_OPTIONAL)
 _OF_READERS = ("columnMapping", "typeWidening", "typeWidening-preview")
 
 

@@ -25,7 +25,13 @@ def main() -> None:
         ]
         return row_texts(connection.execute(f"select {', '.join(shown)} from {source}").fetchall())
 
-    serve({"read": read}, {"version": duckdb.__version__})
+    def count(root: str, condition: str) -> int:
+        (number,) = connection.execute(f"select count(*) from delta_scan({_text(root)}) where {condition}").fetchall()[
+            0
+        ]
+        return int(number)
+
+    serve({"read": read, "count": count}, {"version": duckdb.__version__})
 
 
 def _name(column: str) -> str:

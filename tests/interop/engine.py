@@ -5,12 +5,13 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 from millrace.embed.jars import cache_folder
 from millrace.embed.java import find_java
-from tests.interop.serving import MARK
+from tests.interop.serving import HELLO, MARK
 from tests.support.jar_sets import jar_files
 from tests.support.processes import end, leashed
 
@@ -24,7 +25,7 @@ class EngineError(Exception):
 
 
 class Engine:
-    """Safe to share between threads: one request at a time."""
+    """Safe to share between threads. How many requests it answers at once is its own affair."""
 
     def __init__(self, python: Path, module: str, *arguments: str, log: Path) -> None:
         argv = [str(python), "-m", module, *arguments]
@@ -36,46 +37,55 @@ class Engine:
             )
         self._log = log
         self._lock = threading.Lock()
-        self._version: str | None = None
+        self._hello: Future[Any] = Future()
+        self._waiting: dict[int, Future[Any]] = {HELLO: self._hello}
+        self._asked = HELLO
+        self._thread = threading.Thread(target=self._listen, name=log.stem, daemon=True)
+        self._thread.start()
 
     @property
     def version(self) -> str:
-        with self._lock:
-            self._greet()
-            return str(self._version)
+        return str(self._wait(self._hello)["version"])
 
     def ask(self, do: str, **request: Any) -> Any:
+        self._wait(self._hello)
+        answer: Future[Any] = Future()
+        assert self._process.stdin is not None
         with self._lock:
-            self._greet()
-            assert self._process.stdin is not None
-            self._process.stdin.write(json.dumps({"do": do, **request}).encode() + b"\n")
+            self._asked += 1
+            self._waiting[self._asked] = answer
+            self._process.stdin.write(json.dumps({"do": do, "number": self._asked, **request}).encode() + b"\n")
             self._process.stdin.flush()
-            return self._answer()
+        return self._wait(answer)
 
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         end(self._process, EXIT_SECONDS)
+        self._thread.join()
 
-    def _greet(self) -> None:
-        if self._version is None:
-            self._version = self._answer()["version"]
-
-    def _answer(self) -> Any:
-        assert self._process.stdout is not None
-        late = threading.Timer(ANSWER_SECONDS, self._process.kill)
-        late.start()
+    def _wait(self, answer: "Future[Any]") -> Any:
         try:
-            for raw in self._process.stdout:
-                line = raw.decode()
-                if line.startswith(MARK):
-                    answer = json.loads(line[len(MARK) :])
-                    if "error" in answer:
-                        raise EngineError(answer["error"])
-                    return answer["done"]
-        finally:
-            late.cancel()
-        raise RuntimeError(f"the engine ended: {self._log.read_text()[-2000:]}")
+            return answer.result(ANSWER_SECONDS)
+        except TimeoutError:
+            self._process.kill()
+            raise
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for raw in self._process.stdout:
+            line = raw.decode()
+            if line.startswith(MARK):
+                answer = json.loads(line[len(MARK) :])
+                with self._lock:
+                    waiting = self._waiting.pop(answer["number"])
+                if "error" in answer:
+                    waiting.set_exception(EngineError(answer["error"]))
+                else:
+                    waiting.set_result(answer["done"])
+        with self._lock:
+            for waiting in self._waiting.values():
+                waiting.set_exception(RuntimeError(f"the engine ended: {self._log.read_text()[-2000:]}"))
 
 
 def spark4(folder: Path) -> Engine:

@@ -1,129 +1,126 @@
 """The whole matrix: every writer, operation, table and deletion-vector mode; then every reader at every version."""
 
-import re
-import shutil
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from millrace.model.errors import MillraceError
-from millrace.model.sinks import SinkFailed
-from tests.interop.engine import EngineError
-from tests.interop.readers import Engines, Read
-from tests.interop.shapes import COLUMNS, NAMES, SHAPES, Shape
+from tests.interop.comparing import compare, compare_counts
+from tests.interop.filters import FILTERED, PRUNED, Filters, filters_of, one_file_of_many, pruned_filters
+from tests.interop.outcome import ALONE, FAILED, REFUSED_BY_WRITER, TAKEN, Cell, brief, judged
+from tests.interop.readers import Engines, Reader
+from tests.interop.shapes import COLUMNS, NAMES, SHAPES, TEXT_KEY, Shape
 from tests.interop.table import MatrixTable, base_table
-from tests.interop.writers import IN_TURN, OPERATIONS, VACUUM, Deltalake, Spark, Writer, perform
+from tests.interop.writers import IN_TURN, OPERATIONS, VACUUM, Deltalake, Spark, SparkInt96, Writer, perform
 
-TAKEN, REFUSED_BY_WRITER, PARKED, FAILED = "taken", "refused by the writer", "parked", "failed"
-ALONE = "Millrace alone"
-# Refusals that somebody has read and found right, as (outcome, name of the cell). An engine that crashes on a table of ours,
-# or a remedy that does not help, must not pass for a refusal.
-ACCEPTED: frozenset[tuple[str, str]] = frozenset()
-MOST_WORDS = 300
-MOST_SHOWN = 3
 EARLIER_VERSIONS = 4
-_RANDOM = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b[0-9a-f]{16,}\b")
 
-
-@dataclass
-class Cell:
-    """What became of one operation on one table. `words` is the refusal. `readers` has by reader what it read wrongly:
-    nothing if every version was as the model says."""
-
-    writer: str
-    operation: str
-    shape: str
-    mode: str
-    outcome: str = TAKEN
-    words: str = ""
-    versions: int = 0
-    readers: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return f"{self.writer} {self.operation}, {self.shape}, {self.mode}"
-
-    @property
-    def is_sound(self) -> bool:
-        is_expected = self.outcome == TAKEN or (self.outcome, self.name) in ACCEPTED
-        return is_expected and not any(self.readers.values())
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+Told = Callable[[Cell], None]
+Question = Callable[[str, Reader], str]
 
 
 class Matrix:
-    def __init__(self, engines: Engines, folder: Path) -> None:
-        self._engines, self._folder = engines, folder
+    """`told` gets each cell as soon as all readers are done with it. `only`: parts of the names of the wanted cells."""
+
+    def __init__(self, engines: Engines, folder: Path, told: Told = lambda _: None, only: Sequence[str] = ()) -> None:
+        self._engines, self._folder, self._told, self._only = engines, folder, told, only
         self._readers = engines.readers
-        # Each engine answers one question after another; they do not wait for each other.
-        self._pools = {name: ThreadPoolExecutor(1, name) for name in self._readers}
-        self._pending: list[tuple[Cell, str, Future[str]]] = []
+        spark = engines.spark
+        writers: list[Writer] = [Deltalake(), Spark(spark, folder), SparkInt96(spark, folder)]
+        self._writers = {writer.name: writer for writer in writers}
+        # The engines do not wait for each other.
+        self._pools = {name: ThreadPoolExecutor(reader.at_once, name) for name, reader in self._readers.items()}
+        self._pending: list[Future[None]] = []
+        self._telling = threading.Lock()
 
     def run(self) -> list[Cell]:
         cells = list(self._cells())
-        for cell, reader, future in self._pending:
-            cell.readers[reader] = future.result()
+        for future in self._pending:
+            future.result()
         for pool in self._pools.values():
             pool.shutdown()
         return cells
 
     def _cells(self) -> Iterator[Cell]:
-        writers: list[Writer] = [Deltalake(), Spark(self._engines.spark, self._folder)]
-        for shape, mode in COLUMNS:
-            base, cell = self._base(shape, mode)
-            yield cell
-            if base is None:
-                continue
-            for writer, operation in product(writers, operations_of(shape)):
-                yield self._operation(base, writer, operation)
+        for (shape, mode), cells in planned().items():
+            wanted = [cell for cell in cells if not self._only or any(part in cell.name for part in self._only)]
+            if wanted:
+                yield from self._column(shape, mode, wanted)
 
-    def _base(self, shape: Shape, mode: str) -> tuple[MatrixTable | None, Cell]:
-        cell = Cell(ALONE, "", shape.name, mode)
+    def _column(self, shape: Shape, mode: str, cells: Sequence[Cell]) -> Iterator[Cell]:
         try:
             base = base_table(self._folder / f"base-{SHAPES.index(shape)}-{mode}", shape, mode)
         except Exception as error:
-            cell.outcome, cell.words = _judged(error)
-            cell.words = _words(cell.words, self._folder)
-            return None, cell
-        self._read(cell, base, 0)
-        return base, cell
+            outcome, words = judged(error)
+            yield from (replace(cell, outcome=outcome, words=brief(words, self._folder)) for cell in cells)
+            return
+        for cell in cells:
+            if cell.writer != ALONE:
+                self._operation(base, self._writers[cell.writer], cell)
+            elif cell.operation == FILTERED:
+                self._count(cell, base.root, filters_of(base))
+            elif cell.operation == PRUNED:
+                self._count(cell, one_file_of_many(self._folder / f"pruned-{mode}", mode), pruned_filters())
+            else:
+                self._read(cell, base, 0)
+            yield cell
 
-    def _operation(self, base: MatrixTable, writer: Writer, operation: str) -> Cell:
-        shape, mode = base.shape, base.mode
-        cell = Cell(writer.name, operation, shape.name, mode)
-        name = f"{writer.name}-{operation}-{SHAPES.index(shape)}-{mode}".replace(" ", "")
+    def _operation(self, base: MatrixTable, writer: Writer, cell: Cell) -> None:
+        operation = cell.operation
+        name = f"{writer.name}-{operation}-{SHAPES.index(base.shape)}-{base.mode}".replace(" ", "")
         table = base.copy(self._folder / name)
         try:
             perform(writer, operation, table)
         except Exception as error:
             ours = isinstance(error, MillraceError)
-            cell.outcome, cell.words = _judged(error) if ours else (REFUSED_BY_WRITER, str(error))
+            cell.outcome, cell.words = judged(error) if ours else (REFUSED_BY_WRITER, str(error))
         if table.version > max(table.seen):
             cell.outcome, cell.words = FAILED, f"It was refused, and yet committed: {cell.words}"
         if cell.outcome in (TAKEN, REFUSED_BY_WRITER):
             try:
                 go_on(table)
             except Exception as error:
-                cell.outcome, cell.words = _judged(error)
-        cell.words = _words(cell.words, table.home)
+                cell.outcome, cell.words = judged(error)
+        cell.words = brief(cell.words, table.home)
         # A vacuum must leave what readers of earlier versions need.
         earlier = EARLIER_VERSIONS if operation in (VACUUM, IN_TURN) else 0
         self._read(cell, table, base.version + 1 - earlier)
-        return cell
 
     def _read(self, cell: Cell, table: MatrixTable, first: int) -> None:
         wanted = {version: shown for version, shown in table.seen.items() if version >= first}
         cell.versions = len(wanted)
-        for name, read in self._readers.items():
-            self._pending.append((cell, name, self._pools[name].submit(_compare, read, table.root, wanted)))
+        self._ask(cell, lambda name, reader: compare(reader, table.root, wanted, cell.fault(name)))
+
+    def _count(self, cell: Cell, root: Path, expected: Filters) -> None:
+        cell.versions = 1
+        self._ask(cell, lambda _, reader: compare_counts(reader, root, expected))
+
+    def _ask(self, cell: Cell, question: Question) -> None:
+        for name in self._readers:
+            self._pending.append(self._pools[name].submit(self._note, cell, name, question))
+
+    def _note(self, cell: Cell, name: str, question: Question) -> None:
+        words = question(name, self._readers[name])
+        with self._telling:
+            cell.readers[name] = words
+            if len(cell.readers) == len(self._readers):
+                self._told(cell)
 
 
-def operations_of(shape: Shape) -> tuple[str, ...]:
-    return (IN_TURN,) if shape is NAMES else OPERATIONS
+def planned() -> dict[tuple[Shape, str], list[Cell]]:
+    """The cells of a run, by table and mode."""
+    return {(shape, mode): [Cell(*row, shape.name, mode) for row in _rows(shape)] for shape, mode in COLUMNS}
+
+
+def _rows(shape: Shape) -> list[tuple[str, str]]:
+    rows = [(ALONE, ""), *((ALONE, filters) for filters in (FILTERED, PRUNED) if shape is TEXT_KEY)]
+    operations = (IN_TURN,) if shape is NAMES else OPERATIONS
+    rows += product((Deltalake.name, Spark.name), operations)
+    # What deltalake and polars make of INT96 is known; one table shows that Millrace and the others read it.
+    return [*rows, (SparkInt96.name, IN_TURN)] if shape is TEXT_KEY else rows
 
 
 def go_on(table: MatrixTable) -> None:
@@ -136,43 +133,3 @@ def go_on(table: MatrixTable) -> None:
     table.imports(900, [shape.row(number, 900, wide=True) for number in (*range(30, 38), 903, 911, 950)])
     table.tidy()
     table.imports(1010, [shape.row(number, 1010, wide=True) for number in (3, 21, 905, 951)])
-
-
-def _compare(read: Read, root: Path, wanted: Mapping[int, tuple[tuple[str, ...], list[str]]]) -> str:
-    """Empty if the reader sees in every version what the model has; else the first difference."""
-    for version, (columns, expected) in wanted.items():
-        try:
-            found = read(root, version, columns)
-        except EngineError as error:
-            return f"version {version}: {_words(str(error), root)}"
-        except BaseException as error:
-            # A panic of a library written in Rust is no Exception.
-            return f"version {version}: {type(error).__name__}: {_words(str(error), root)}"
-        if found != expected:
-            missing = [row for row in expected if row not in set(found)][:MOST_SHOWN]
-            surplus = [row for row in found if row not in set(expected)][:MOST_SHOWN]
-            counts = f"{len(found)} rows instead of {len(expected)}"
-            return f"version {version}: {counts}; missing {missing}, surplus {surplus}"
-    return ""
-
-
-def _judged(error: Exception) -> tuple[str, str]:
-    """A refusal is in words of ours, with what to do. An error of a library is a failure of ours."""
-    cause = error.__cause__ if isinstance(error, SinkFailed) else error
-    if isinstance(error, SinkFailed) and cause is None:
-        cause = error
-    if isinstance(cause, MillraceError) and cause.remedy:
-        return PARKED, f"{cause.message} {cause.remedy}"
-    return FAILED, f"{type(cause).__name__}: {cause}"
-
-
-def _words(text: str, place: Path) -> str:
-    """The first sentence or so, on one line, without what is another one in every run."""
-    said = text.partition("JVM stacktrace")[0].replace(str(place), "")
-    return _RANDOM.sub("…", " ".join(said.split()))[:MOST_WORDS]
-
-
-def clean(folder: Path) -> Path:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.interop.matrix import ALONE, FAILED, PARKED, REFUSED_BY_WRITER, Cell
+from tests.interop.outcome import FAILED, PARKED, REFUSED_BY_WRITER, Cell
 from tests.interop.readers import NAMES
 from tests.interop.shapes import COLUMNS
 
@@ -35,11 +35,6 @@ def page_with(text: str, cells: Sequence[Cell], versions: Mapping[str, str]) -> 
     return _BETWEEN.sub(lambda _: f"{BEGIN}\n{render(cells, versions)}\n{END}", text)
 
 
-def outline(cells: Sequence[Cell]) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """What two runs must agree about: by cell its outcome, and which readers read something else."""
-    return {cell.name: (cell.outcome, tuple(name for name in NAMES if cell.readers.get(name))) for cell in cells}
-
-
 def render(cells: Sequence[Cell], versions: Mapping[str, str]) -> str:
     notes: list[str] = []
     by_row: dict[tuple[str, str], dict[tuple[str, str], Cell]] = {}
@@ -54,7 +49,9 @@ def render(cells: Sequence[Cell], versions: Mapping[str, str]) -> str:
     for name in NAMES:
         read = [cell for cell in cells if name in cell.readers]
         wrong = [cell for cell in read if cell.readers[name]]
+        faulty = [cell for cell in read if cell.fault(name)]
         verdict = "all" if not wrong else f"all but those of {len(wrong)} tables"
+        verdict += f"; {len(faulty)} tables without the columns of a known fault" if faulty else ""
         total = sum(cell.versions for cell in read)
         lines.append(_line([name, versions[name], str(len(read)), f"{total:,}", verdict]))
     return "\n".join([*lines, *([""] if notes else []), *(f"{n}. {note}" for n, note in enumerate(notes, 1))])
@@ -65,14 +62,13 @@ def _shown(cell: Cell | None, notes: list[str]) -> str:
         return ""
     wrong = [name for name in NAMES if cell.readers.get(name)]
     # What an engine refuses or cannot read is said in a note, once for all cells.
-    marks = [_mark(f"{cell.words}", notes)] if cell.words else []
-    marks += [_mark(f"{name}: {_without_version(cell.readers[name])}", notes) for name in wrong]
+    said = [cell.words] if cell.words else []
+    said += [f"{name}: {_without_version(cell.readers[name])}" for name in wrong]
+    said += [fault.words for name in NAMES if (fault := cell.fault(name)) is not None and name not in wrong]
     words = {REFUSED_BY_WRITER: "refused by the writer", PARKED: "parked", FAILED: "FAILS"}.get(cell.outcome, "yes")
-    if cell.writer == ALONE and not wrong and not cell.words:
-        words = "yes"
     if wrong:
-        words += f", but not for {', '.join(wrong)}"
-    return f"{words} {' '.join(marks)}".strip()
+        words += f", but WRONG for {', '.join(wrong)}"
+    return " ".join([words, *(_mark(note, notes) for note in said)])
 
 
 def _mark(note: str, notes: list[str]) -> str:
