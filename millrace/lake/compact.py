@@ -70,14 +70,14 @@ def run(store: Store, spec: TableSpec, rewrite: Rewrite, share: CoreShare | None
     """The version that exchanged the files; None if another writer removed one of them first."""
     snapshot = load(store)
     planned = {file.path: dead_positions(store, file) for file in rewrite}
-    staged, beaten = _rewritten(store, spec, snapshot, rewrite, planned, share or CoreShare())
+    staged = _rewritten(store, spec, snapshot, rewrite, planned, share or CoreShare())
     for _ in range(MOST_ATTEMPTS):
         snapshot = refresh(store, snapshot)
         dead = _died_meanwhile(store, snapshot, rewrite, planned)
         if dead is None:
             return None
         try:
-            return _exchange(store, spec, snapshot, rewrite, staged, np.union1d(dead, beaten))
+            return _exchange(store, spec, snapshot, rewrite, staged, dead)
         except Conflict:
             continue
     return None
@@ -85,7 +85,7 @@ def run(store: Store, spec: TableSpec, rewrite: Rewrite, share: CoreShare | None
 
 def _rewritten(
     store: Store, spec: TableSpec, snapshot: Snapshot, rewrite: Rewrite, planned: dict[str, BitMap], share: CoreShare
-) -> tuple[StagedFile, Dead]:
+) -> StagedFile:
     # Written in the table's present shape: old files may hold dropped columns and narrower types.
     schema = arrow_schema(snapshot.metadata.schema_json) if snapshot.metadata else pa.schema([])
 
@@ -95,7 +95,8 @@ def _rewritten(
                 yield group
                 share.rest()
 
-    return stream_data_file(store, schema, tables(), spec.key, COMPACTED_PREFIX)
+    # If another engine wrote a key twice, both rows stay until a newer one comes.
+    return stream_data_file(store, schema, tables(), spec.key, COMPACTED_PREFIX)[0]
 
 
 def _exchange(

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from millrace.lake.bounds import LogBounds
+from millrace.lake.compact import run
 from millrace.lake.log import load
 from millrace.lake.read import rows_up_to, scan
 from millrace.lake.schema import TableSpec
@@ -170,6 +171,17 @@ def test_a_key_that_another_engine_wrote_twice_is_there_once_after_its_next_row(
     assert seen(table)[3:] == [("d", FAR, 1), ("d", FAR, 2), ("e", OLD, 7)]
     put(table, 4, ("d", OLD, 8))
     assert seen(table)[3:] == [("d", OLD, 8), ("e", OLD, 7)]
+
+
+@MODES
+def test_compaction_keeps_both_rows_of_a_key_that_another_engine_wrote_twice(tmp_path: Path, spec: TableSpec) -> None:
+    table = a_table(tmp_path, spec)
+    commit(tmp_path, file_of(tmp_path, rows_at(None, ("d", FAR, 1))), file_of(tmp_path, rows_at(None, ("d", FAR, 2))))
+    assert run(table.store, spec, tuple(table.snapshot().files.values())) is not None
+    assert len(table.snapshot().files) == 1
+    assert seen(table)[3:] == [("d", FAR, 1), ("d", FAR, 2)]
+    put(table, 3, ("d", OLD, 7))
+    assert seen(table)[3:] == [("d", OLD, 7)]
 
 
 @MODES
