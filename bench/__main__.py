@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import (
+    change_feed,
     demo,
     durability,
     end_to_end,
@@ -62,6 +63,7 @@ CORE: Benches = {
     "memory_5gb": memory_5gb.run,
     "growth": growth.run,
     "durability": durability.run,
+    "change_feed": change_feed.run,
     "demo": demo.run,
 }
 LOG: Benches = {"ops": log_ops.run, "streaming": log_streaming.run}

@@ -38,6 +38,8 @@ def _show_table(session: CommandSession, table: TableDocument) -> None:
     if session.json:
         return print_json(table)
     print(f"{table['tenant']}/{table['table']} revision {table['revision']} at {table['location']}")
+    if table["declaration"].get("change_feed"):
+        print("It has a change feed.")
     key = {name: number for number, name in enumerate(table["primary_key"], start=1)}
     rows = [(c["name"], c["type"], c["nullable"], key.get(c["name"])) for c in table["columns"]]
     print_table(("column", "type", "nullable", "key"), rows)

@@ -171,6 +171,10 @@ def table_schema(sinks: Schema) -> Schema:
         **{word: _enum(values) for word, values in CHOICES.items()},
         **_budget(),
         "keep_raw_days": _or_null(_whole(1, MOST_RAW_DAYS, "How long raw chunks are kept for what-ifs.")),
+        "change_feed": {
+            **_FLAG,
+            "description": "Whether readers can ask which rows each version of the table changed.",
+        },
         "rules": _RULES,
         "written": _or_null(
             _mapping(written_words(), about="How values are written, in every column that does not say.")

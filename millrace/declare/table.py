@@ -33,11 +33,13 @@ CHOICES = {
 }  # fmt: skip
 WORDS = {
     "name", "table", "file_type", "key_space", "csv.first.row.as.header", "csv", "schema", "primary_key", "max_file_size_mb",
-    "sinks", "description", "rules", "written", "keep_raw_days", *BUDGET_WORDS, *CHOICES,
+    "sinks", "description", "rules", "written", "keep_raw_days", "change_feed", *BUDGET_WORDS, *CHOICES,
 }  # fmt: skip
 CSV_WORDS = ("header", "delimiter", "quote", "null_text", "encoding", "repeated_header", "skip_lines")
 MOST_SKIPPED = 1000
 MOST_RAW_DAYS = 3650
+# Delta gives these to every row of a change feed.
+COLUMNS_OF_FEED = ("_change_type", "_commit_version", "_commit_timestamp")
 MOST_FORMATS_OF_TABLE = 4000
 
 
@@ -73,6 +75,7 @@ def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
         title=text("name", document.get("name", name)),
         budget=_budget(document),
         keep_raw_days=_keep_raw_days(document.get("keep_raw_days")),
+        change_feed=_change_feed(document.get("change_feed", False), columns),
         rules=rules,
         written=written,
         **{word: one_of(word, document.get(word, values[0]), values) for word, values in CHOICES.items()},
@@ -181,6 +184,17 @@ def _budget(document: Mapping[str, Any]) -> Budget:
 
 def _keep_raw_days(given: object) -> int | None:
     return None if given is None else whole("keep_raw_days", given, 1, MOST_RAW_DAYS)
+
+
+def _change_feed(given: object, columns: tuple[Column, ...]) -> bool:
+    has_feed = flag("change_feed", given)
+    taken = next((column.name for column in columns if column.name.lower() in COLUMNS_OF_FEED), None)
+    if has_feed and taken is not None:
+        raise Invalid(
+            f"Column {taken!r} has the name of a column of the change feed.",
+            remedy="Rename it, or leave out change_feed.",
+        )
+    return has_feed
 
 
 def _max_file_bytes(given: object) -> int | None:

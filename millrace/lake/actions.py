@@ -253,12 +253,16 @@ class Protocol:
         """This protocol with the features added. It does not change if none is needed."""
         if self.features_in_force.issuperset(features):
             return self
-        return Protocol(_LISTING_READER, _LISTING_WRITER, self.features_in_force | {*features, *_OF_VERSION[2]})
+        known = self.features_in_force | {*features, *_OF_VERSION[2]}
+        # Features of writers only need no newer reader.
+        reader = _LISTING_READER if known & READER_FEATURES else self.reader
+        return Protocol(reader, _LISTING_WRITER, known)
 
     def to_json(self) -> Action:
         value: Action = {"minReaderVersion": self.reader, "minWriterVersion": self.writer}
         if self.writer >= _LISTING_WRITER:
-            value["readerFeatures"] = sorted(self.features & READER_FEATURES)
+            if self.reader >= _LISTING_READER:
+                value["readerFeatures"] = sorted(self.features & READER_FEATURES)
             value["writerFeatures"] = sorted(self.features)
         return {"protocol": value}
 

@@ -4,7 +4,6 @@ Writes deletion vectors and rewritten files; commits nothing.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 
 import pyarrow as pa
 from pyroaring import BitMap
@@ -13,6 +12,7 @@ from millrace.lake.actions import Action, AddFile, Metadata, Protocol, remove_ac
 from millrace.lake.conform import conformed
 from millrace.lake.decide import Dead, as_add
 from millrace.lake.deletion_vectors import dead_positions, store_vectors
+from millrace.lake.feed import FEATURE, LOG_RETENTION, has_feed, interval, switched
 from millrace.lake.foreign import is_unknown, refuse_removals, refuse_unwritable
 from millrace.lake.log import Snapshot
 from millrace.lake.read import read_live_groups, row_count
@@ -91,13 +91,19 @@ def declaration(
         protocol = Protocol() if is_unknown(snapshot) else protocol
     else:
         refuse_unwritable(snapshot, spec)
-    configuration = (state or known).configured(metadata.configuration)
+    state = state or known
+    configuration = state.configured(metadata.configuration)
+    if state.feed or known.feed:
+        # Else it is as another engine has set it.
+        configuration = switched(configuration, spec.log_retention, state.feed)
     metadata = replace(metadata, schema_json=schema_json, configuration=configuration)
     if needs_timestamp_ntz(schema_json):
         protocol = protocol.having("timestampNtz")
     if any("deletionVector" in action.get("add", {}) for action in actions):
         protocol = protocol.having("deletionVectors")
         metadata = replace(metadata, configuration={**configuration, "delta.enableDeletionVectors": "true"})
+    if has_feed(metadata):
+        protocol = protocol.having(FEATURE)
     return _changed(before, metadata, snapshot.protocol, protocol)
 
 
@@ -116,14 +122,10 @@ def _changed(before: Metadata | None, metadata: Metadata, old: Protocol, protoco
 
 def _configuration(spec: TableSpec) -> dict[str, str]:
     return {
-        "delta.logRetentionDuration": _interval(spec.log_retention),
-        "delta.setTransactionRetentionDuration": _interval(spec.chunk_memory),
+        LOG_RETENTION: interval(spec.log_retention),
+        "delta.setTransactionRetentionDuration": interval(spec.chunk_memory),
         EXACT_TYPES: "true",
     }
-
-
-def _interval(duration: timedelta) -> str:
-    return f"interval {max(1, round(duration / timedelta(hours=1)))} hours"
 
 
 def _rewritten(

@@ -8,6 +8,8 @@ from datetime import timedelta
 
 from millrace.lake.actions import Metadata, now_ms
 from millrace.lake.checkpoint import LOG_FOLDER, complete_checkpoints, write_checkpoint
+from millrace.lake.feed import KEPT, has_feed
+from millrace.lake.feed import MOST_VERSIONS as MOST_FEED_VERSIONS
 from millrace.lake.log import Snapshot
 from millrace.lake.retained import retained
 from millrace.lake.state import TableState
@@ -19,6 +21,8 @@ LISTED_PER_CHECKPOINT = 10_000
 # Versions that are always kept, however fast commits follow each other: active readers have some minutes.
 MOST_VERSIONS = 1000
 LEAST_RETENTION = timedelta(minutes=10)
+# A table with a change feed keeps many versions. Listing them takes some milliseconds, and a remote store some seconds.
+CHECKPOINTS_PER_CLEANING = 16
 
 _VERSIONED = re.compile(r"_delta_log/(\d{20})\..+")
 
@@ -39,7 +43,10 @@ def checkpoint_if_due(store: Store, snapshot: Snapshot, chunk_memory: timedelta,
             # Other engines do not step over it.
             store.delete(name)
         snapshot = replace(snapshot, damaged=())
-        clean(store, log_retention)
+        if not has_feed(metadata):
+            clean(store, log_retention, MOST_VERSIONS)
+        elif snapshot.version // CHECKPOINT_INTERVAL % CHECKPOINTS_PER_CLEANING == 0:
+            clean(store, max(KEPT, log_retention), MOST_FEED_VERSIONS)
     return snapshot
 
 
@@ -59,14 +66,14 @@ def _is_due(snapshot: Snapshot) -> bool:
     return snapshot.version > 0 and snapshot.version % interval == 0
 
 
-def clean(store: Store, retention: timedelta) -> None:
+def clean(store: Store, retention: timedelta, most_versions: int) -> None:
     """Deletes log files that no version within the retention and none of the last versions needs."""
     entries = store.list(LOG_FOLDER)
     checkpoints = complete_checkpoints(entries)
     newest = max(checkpoints, default=-1)
     covering = -1
     for version, parts in checkpoints.items():
-        least = retention if version > newest - MOST_VERSIONS else min(retention, LEAST_RETENTION)
+        least = retention if version > newest - most_versions else min(retention, LEAST_RETENTION)
         if all(part.modified_at <= now_ms() / 1000 - least.total_seconds() for part in parts):
             covering = max(covering, version)
     for entry in entries:

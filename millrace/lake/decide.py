@@ -30,16 +30,22 @@ Dead = npt.NDArray[np.uint32]
 @dataclass(slots=True)
 class Decision:
     """Staged files to add, the positions that this commit deletes in them and in live files, and the staged tombstone files
-    to keep."""
+    to keep. `updated`, if it is wanted: the positions of live rows that another row of their key replaces, and of the staged
+    rows that replace them."""
 
     added: list[StagedFile] = field(default_factory=list)
     dead: dict[str, Dead] = field(default_factory=dict)
     tombstones: list[str] = field(default_factory=list)
     transactions: list[Transaction] = field(default_factory=list)
+    updated: dict[str, Dead] | None = None
 
     def kill(self, path: str, positions: Dead) -> None:
-        known = self.dead.get(path)
-        self.dead[path] = positions if known is None else np.concatenate([known, positions])
+        _join(self.dead, path, positions)
+
+
+def _join(known: dict[str, Dead], path: str, positions: Dead) -> None:
+    before = known.get(path)
+    known[path] = positions if before is None else np.concatenate([before, positions])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,11 +93,11 @@ class _NewRows:
         return _NewRows(*(getattr(self, column.name)[rows] for column in fields(self)))
 
 
-def decide_keyed(known: TableContents, staged: Sequence[StagedFile]) -> Decision:
+def decide_keyed(known: TableContents, staged: Sequence[StagedFile], *, tell_updates: bool = False) -> Decision:
     """For each key, the row or delete of the greatest version wins, among staged and live ones."""
     files = [file for file in _distinct(staged) if file.path not in known.snapshot.files and file.rows]
     graves = [name for name in dict.fromkeys(file.tombstones for file in staged) if name and name not in known.listed]
-    decision = Decision(added=files)
+    decision = Decision(added=files, updated={} if tell_updates else None)
     sources = [known.index.staged(as_add(file)) for file in files] + known.tombstones.read(graves)
     if not sources:
         return decision
@@ -107,6 +113,8 @@ def decide_keyed(known: TableContents, staged: Sequence[StagedFile]) -> Decision
         dying = hits.where(~is_beaten[hits.key])
         for number, positions in _grouped(dying.file, dying.position):
             decision.kill(paths[number], positions)
+        if decision.updated is not None:
+            _tell_updates(decision.updated, rows, files, paths, dying)
         effective[np.unique(rows.staged[rows.deletes & ~is_beaten])] = True
         for losers in (rows.take(is_beaten & ~rows.deletes), doubles.take(~doubles.deletes)):
             for number, positions in _grouped(losers.staged, losers.position):
@@ -116,6 +124,17 @@ def decide_keyed(known: TableContents, staged: Sequence[StagedFile]) -> Decision
                 source.release()
     decision.tombstones = [name for name, counts in zip(graves, effective[len(files) :], strict=True) if counts]
     return decision
+
+
+def _tell_updates(
+    updated: dict[str, Dead], rows: _NewRows, files: Sequence[StagedFile], paths: Sequence[str], dying: Hits
+) -> None:
+    replaced = dying.where(~rows.deletes[dying.key])
+    for number, positions in _grouped(replaced.file, replaced.position):
+        _join(updated, paths[number], positions)
+    replacing = rows.take(np.unique(replaced.key))
+    for number, positions in _grouped(replacing.staged, replacing.position):
+        _join(updated, files[number].path, positions)
 
 
 def decide_keyless(snapshot: Snapshot, staged: Sequence[StagedFile], floor: int = NO_FLOOR) -> Decision:

@@ -12,7 +12,7 @@ from millrace.lake.log import Snapshot
 from millrace.lake.schema import SYSTEM_COLUMNS, TableSpec, declared_schema
 from millrace.model.errors import Unavailable
 
-KNOWN_FEATURES = frozenset({"appendOnly", "deletionVectors", "timestampNtz"})
+KNOWN_FEATURES = frozenset({"appendOnly", "changeDataFeed", "deletionVectors", "timestampNtz"})
 APPEND_ONLY = "delta.appendOnly"
 _UNDO = "Undo it there (RESTORE TABLE … TO VERSION AS OF …), or declare a new generation, which begins empty."
 
@@ -31,10 +31,6 @@ _OPTIONAL: Mapping[str, tuple[Callable[[Metadata], bool], str]] = {
     "checkConstraints": (
         lambda table: any(name.startswith("delta.constraints.") for name in table.configuration),
         "Drop them (ALTER TABLE … DROP CONSTRAINT …), and declare them as rules of the table.",
-    ),
-    "changeDataFeed": (
-        _is_set("delta.enableChangeDataFeed"),
-        "Switch it off: ALTER TABLE … SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'false').",
     ),
     "generatedColumns": (_in_schema('"delta.generationExpression"'), _UNDO),
     "identityColumns": (_in_schema('"delta.identity.'), _UNDO),

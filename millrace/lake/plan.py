@@ -8,10 +8,12 @@ from itertools import chain
 
 import pyarrow.parquet as pq
 
-from millrace.lake.actions import Action, Transaction, now_ms, remove_action
+from millrace.lake.actions import Action, AddFile, Transaction, now_ms, remove_action
 from millrace.lake.batch import DefinedFile, WriteBatch
-from millrace.lake.changes import Rewrites, declaration, file_actions
+from millrace.lake.change_files import ChangeFiles, CommitChanges
+from millrace.lake.changes import Rewrites, declaration, file_actions, next_schema
 from millrace.lake.decide import Decision, TableContents, as_add, decide_keyed, decide_keyless
+from millrace.lake.feed import has_feed
 from millrace.lake.foreign import refuse_unwritable
 from millrace.lake.index import KeyIndex
 from millrace.lake.log import Snapshot
@@ -53,6 +55,7 @@ class Planner:
         self._lineage = lineage
         self._aligned: dict[tuple[str, str], StagedFile] = {}
         self._anew: dict[tuple[str | None, str, str | None], Rewrites] = {}
+        self._change_files = ChangeFiles(store)
 
     def plan(self, snapshot: Snapshot, handle: Handle) -> tuple[list[Action], Handle]:
         """The actions of the commit, and the state to use after they are committed."""
@@ -69,9 +72,20 @@ class Planner:
             following = replace(following, index=KeyIndex(self._store, target.spec.key))
         floor = max(state.floor, self._batch.floor, target.floor)
         known = TableContents(self._store, base, handle.index, handle.tombstones, state.tombstones, floor)
-        decision = self._decide(known, target)
+        # The feed of a table that does not declare it belongs to another engine.
+        feed = target.spec.change_feed or (has_feed(base.metadata) and not state.feed and not target.begins)
+        decision = self._decide(known, target, feed)
         actions = [remove_action(file) for file in snapshot.files.values()] if target.begins else []
-        actions += self._file_actions(known, target, decision)
+        added, anew = self._added(decision), self._rewrites(known, target)
+        actions += file_actions(
+            self._store, base, target.spec, added, decision.dead, anew=anew, schema_json=target.schema_json
+        )
+        if feed:
+            if target.begins or self._batch.floor > NO_FLOOR:
+                announce(snapshot.live_rows)
+            schema = target.schema_json or next_schema(snapshot, target.spec)
+            changes = CommitChanges(self._store, snapshot, schema, added, decision, anew, target.begins)
+            actions += self._change_files.actions(changes)
         actions += [transaction.to_json() for transaction in decision.transactions]
         state = replace(
             state,
@@ -79,14 +93,17 @@ class Planner:
             key=target.spec.key if target.definition else state.key,
             floor=floor,
             tombstones=self._tombstones(known, decision),
+            feed=target.spec.change_feed,
         )
         declared = declaration(snapshot, target.spec, actions, state, target.schema_json, begins=target.begins)
         return [*declared, *actions], following
 
-    def _decide(self, known: TableContents, target: TableTarget) -> Decision:
+    def _decide(self, known: TableContents, target: TableTarget, feed: bool) -> Decision:
         files = [file for delivery in self._batch.files if (file := self._fitting(delivery, target)) is not None]
-        keyed = bool(target.spec.key)
-        decision = decide_keyed(known, files) if keyed else decide_keyless(known.snapshot, files, known.floor)
+        if target.spec.key:
+            decision = decide_keyed(known, files, tell_updates=feed)
+        else:
+            decision = decide_keyless(known.snapshot, files, known.floor)
         for file in decision.added:
             self._refuse_unless_whole(file)
         if self._batch.floor > NO_FLOOR:
@@ -136,18 +153,18 @@ class Planner:
                 remedy="Stage its chunks again.",
             )
 
-    def _file_actions(self, known: TableContents, target: TableTarget, decision: Decision) -> list[Action]:
-        anew = None
-        if target.reshape is not None and target.definition is not None:
-            # Another writer may have changed the table's shape since the last attempt. Then earlier rewrites are useless.
-            way = TableState.of(known.snapshot.metadata).definition, target.definition.fingerprint, target.schema_json
-            anew = self._anew.setdefault(way, Rewrites(rows=target.rows))
-            anew = replace(anew, paths=self._misshapen(known.snapshot, target.reshape))
-            announce(sum(known.snapshot.files[path].rows for path in anew.paths))
-        added = [as_add(self._with_statistics(file)) for file in decision.added]
-        return file_actions(
-            self._store, known.snapshot, target.spec, added, decision.dead, anew=anew, schema_json=target.schema_json
-        )
+    def _added(self, decision: Decision) -> list[AddFile]:
+        return [as_add(self._with_statistics(file)) for file in decision.added]
+
+    def _rewrites(self, known: TableContents, target: TableTarget) -> Rewrites:
+        if target.reshape is None or target.definition is None:
+            return Rewrites()
+        # Another writer may have changed the table's shape since the last attempt. Then earlier rewrites are useless.
+        way = TableState.of(known.snapshot.metadata).definition, target.definition.fingerprint, target.schema_json
+        anew = self._anew.setdefault(way, Rewrites(rows=target.rows))
+        anew = replace(anew, paths=self._misshapen(known.snapshot, target.reshape))
+        announce(sum(known.snapshot.files[path].rows for path in anew.paths))
+        return anew
 
     def _with_statistics(self, file: StagedFile) -> StagedFile:
         """A file that came here sealed, or from another table, has none yet."""

@@ -24,6 +24,7 @@ from millrace.lake.store import Store
 MOST_TABLE_BYTES = 512 << 20
 
 Positions = npt.NDArray[np.uint32]
+Marks = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,12 +84,29 @@ def read_live_groups(store: Store, file: AddFile, dead: BitMap, schema: pa.Schem
         yield from _live_pieces(store, file, dead, schema)
         return
     with opened(store.whole(file.name)) as parquet:
-        is_live, start = _is_live(parquet.metadata.num_rows, dead), 0
-        columns = present(parquet.schema_arrow, schema.names)
-        for number in range(parquet.metadata.num_row_groups):
+        yield from _groups(store, file, parquet, _is_live(parquet.metadata.num_rows, dead), schema)
+
+
+def read_marked_groups(store: Store, file: AddFile, marked: Marks, schema: pa.Schema) -> Iterator[pa.Table]:
+    """Some rows of one file, in order, row group by row group. There is a mark for each row."""
+    if store.bounds.rows_apart:
+        yield from _live_pieces(store, file, BitMap(np.flatnonzero(~marked)), schema)
+        return
+    with opened(store.whole(file.name)) as parquet:
+        yield from _groups(store, file, parquet, marked, schema)
+
+
+def _groups(
+    store: Store, file: AddFile, parquet: pq.ParquetFile, marked: Marks, schema: pa.Schema
+) -> Iterator[pa.Table]:
+    """Decodes only groups with a marked row."""
+    columns, start = present(parquet.schema_arrow, schema.names), 0
+    for number in range(parquet.metadata.num_row_groups):
+        here = marked[start : start + parquet.metadata.row_group(number).num_rows]
+        start += len(here)
+        if here.any():
             group = conformed(parquet.read_row_group(number, columns), schema, store.where, file.name)
-            yield group.filter(pa.array(is_live[start : start + group.num_rows]))
-            start += group.num_rows
+            yield group.filter(pa.array(here))
 
 
 def _live_pieces(store: Store, file: AddFile, dead: BitMap, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -111,7 +129,7 @@ def _bounded_table(store: Store, file: AddFile, dead: BitMap, schema: pa.Schema)
     return pa.concat_tables(pieces)
 
 
-def _is_live(rows: int, dead: BitMap) -> npt.NDArray[np.bool_]:
+def _is_live(rows: int, dead: BitMap) -> Marks:
     is_live = np.ones(rows, dtype=bool)
     is_live[np.asarray(dead.to_array())] = False
     return is_live

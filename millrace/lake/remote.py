@@ -20,6 +20,7 @@ from urllib.parse import quote
 from millrace.lake.bounds import LOG_AHEAD_BYTES, OURS, LogBounds, room
 from millrace.lake.checkpoint import LOG_FOLDER
 from millrace.lake.copies import CheckedCopies
+from millrace.lake.feed import CHANGES_FOLDER
 from millrace.lake.keys import RUNS_FOLDER
 from millrace.lake.store import TEMPORARY_FOLDER, Sized, Store
 from millrace.lake.vacuum import RECORD
@@ -224,7 +225,9 @@ class RemoteStore(Store):
     def trim(self, most_bytes: int, unused_for: timedelta) -> None:
         """Drops copies that were not used for some time, and the oldest beyond a size. Copies in recent use stay."""
         now, kept = time.time(), 0
-        copies = [entry for folder in ("", *self._copied_folders()) for entry in Store.list(self, folder)]
+        copies = [
+            entry for folder in ("", CHANGES_FOLDER, *self._copied_folders()) for entry in Store.list(self, folder)
+        ]
         for entry in sorted(copies, key=lambda copy: copy.modified_at, reverse=True):
             age = now - entry.modified_at
             kept += entry.size

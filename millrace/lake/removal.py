@@ -9,13 +9,23 @@ import orjson
 
 from millrace.lake.batch import FOLDER as UNPUBLISHED_FOLDER
 from millrace.lake.checkpoint import LOG_FOLDER
+from millrace.lake.feed import CHANGES_FOLDER
 from millrace.lake.keys import KEYS_FOLDER, RUNS_FOLDER
 from millrace.lake.log import load
 from millrace.lake.store import TEMPORARY_FOLDER, Store
 from millrace.lake.tombstones import TOMBSTONES_FOLDER
 from millrace.model.errors import Corrupt
 
-_FOLDERS = ("", KEYS_FOLDER, RUNS_FOLDER, TOMBSTONES_FOLDER, UNPUBLISHED_FOLDER, TEMPORARY_FOLDER, "_millrace")
+_FOLDERS = (
+    "",
+    CHANGES_FOLDER,
+    KEYS_FOLDER,
+    RUNS_FOLDER,
+    TOMBSTONES_FOLDER,
+    UNPUBLISHED_FOLDER,
+    TEMPORARY_FOLDER,
+    "_millrace",
+)
 DELETED_AT_ONCE = 8
 
 

@@ -55,6 +55,7 @@ class TableSpec:
     deletion_vectors: DeletionVectors = "auto"
     chunk_memory: timedelta = timedelta(days=30)
     log_retention: timedelta = timedelta(hours=6)
+    change_feed: bool = False
 
     def __post_init__(self) -> None:
         missing = [column for column in self.key if column not in self.schema.names]
@@ -71,7 +72,8 @@ def spec_of(definition: Definition) -> TableSpec:
     """The table that a definition declares."""
     table = definition.table
     vectors: DeletionVectors = "never" if table.deletion_vectors == "never" else "auto"
-    return TableSpec(table.name, columns_as_stored(definition.columns), table.primary_key, vectors)
+    columns = columns_as_stored(definition.columns)
+    return TableSpec(table.name, columns, table.primary_key, vectors, change_feed=table.change_feed)
 
 
 def declared_schema(spec: TableSpec, others: Sequence[dict[str, Any]] = ()) -> str:

@@ -15,6 +15,7 @@ _KEY = "millrace.key"
 _FLOOR = "millrace.floor"
 _TOMBSTONES = "millrace.tombstones"
 _SETTLED = "millrace.settled"
+_FEED = "millrace.changeFeed"
 NO_FLOOR = -1
 
 
@@ -22,13 +23,14 @@ NO_FLOOR = -1
 class TableState:
     """`definition` is the fingerprint that the table was prepared for; None if unknown. `key` are its key columns. Writes at
     or below the `floor` lose. `tombstones` are the valid tombstone files. Chunks that were recorded up to `settled_ms`
-    belong to imports that are over: none of them comes again."""
+    belong to imports that are over: none of them comes again. `feed`: the definition declares a change feed."""
 
     definition: str | None = None
     key: tuple[str, ...] | None = None
     floor: int = NO_FLOOR
     tombstones: tuple[str, ...] = ()
     settled_ms: int = -1
+    feed: bool = False
 
     @staticmethod
     def of(metadata: Metadata | None) -> "TableState":
@@ -41,6 +43,7 @@ class TableState:
                 int(known.get(_FLOOR, NO_FLOOR)),
                 tuple(orjson.loads(known.get(_TOMBSTONES, "[]"))),
                 int(known.get(_SETTLED, -1)),
+                known.get(_FEED) == "true",
             )
         except (ValueError, TypeError) as error:
             raise Corrupt(
@@ -56,6 +59,7 @@ class TableState:
             _FLOOR: str(self.floor) if self.floor > NO_FLOOR else None,
             _TOMBSTONES: orjson.dumps(self.tombstones).decode() if self.tombstones else None,
             _SETTLED: str(self.settled_ms) if self.settled_ms >= 0 else None,
+            _FEED: "true" if self.feed else None,
         }
         others = {name: value for name, value in configuration.items() if name not in ours}
         return {**others, **{name: value for name, value in ours.items() if value is not None}}

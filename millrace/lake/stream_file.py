@@ -40,7 +40,7 @@ def stream_data_file(
     footers: list[pq.FileMetaData] = []
     finite = frozenset(schema.names)
     with store.creating(path) as file:
-        groups = _row_groups(batches, schema)
+        groups = row_groups(batches, schema)
         first = next(groups)
         options = {"compression": "zstd", "use_dictionary": _repeating_columns(first), "store_schema": False}
         with pq.ParquetWriter(file, schema, **options, metadata_collector=footers) as writer:
@@ -66,8 +66,8 @@ def stream_data_file(
     return StagedFile(path, size, rows, sidecar, stats=stats), beaten
 
 
-def _row_groups(batches: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
-    """At least one batch, which may be empty."""
+def row_groups(batches: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Batches that are large enough for a row group each. At least one, which may be empty."""
     pending, rows, size = [schema.empty_table()], 0, 0
     for batch in batches:
         pending.append(batch)

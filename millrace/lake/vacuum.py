@@ -10,6 +10,7 @@ import orjson
 from millrace.lake.actions import now_ms, remove_action
 from millrace.lake.batch import unpublished_names
 from millrace.lake.deletion_vectors import vector_file
+from millrace.lake.feed import CHANGES_FOLDER
 from millrace.lake.key_format import read_keys
 from millrace.lake.keys import KEYS_FOLDER, RUNS_FOLDER, sidecar_name
 from millrace.lake.log import Conflict, Snapshot, commit, load, refresh
@@ -29,13 +30,18 @@ def vacuum(store: Store, retention: timedelta, grace: timedelta) -> list[str]:
     # that is published meanwhile is either still unpublished or already committed.
     data = [entry for entry in store.list("") if entry.name.endswith((".parquet", ".bin"))]
     data += store.list(TOMBSTONES_FOLDER)
+    changes = [entry for entry in store.list(CHANGES_FOLDER) if entry.name.endswith(".parquet")]
     sidecars, runs = store.list(KEYS_FOLDER), store.list(RUNS_FOLDER)
     unpublished = unpublished_names(store)
     snapshot = load(store)
     now, seen = now_ms() / 1000, _first_seen(store)
     referenced = _referenced(store, snapshot) | unpublished
     idle = {entry.name: min(seen.get(entry.name, now), now) for entry in data if entry.name not in referenced}
-    is_old = {entry.name for entry in (*data, *sidecars, *runs) if entry.modified_at <= now - grace.total_seconds()}
+    # Only the commit that a file of changes was written for names it, if any does.
+    idle |= {entry.name: min(entry.modified_at, now) for entry in changes}
+    is_old = {
+        entry.name for entry in (*data, *changes, *sidecars, *runs) if entry.modified_at <= now - grace.total_seconds()
+    }
     gone = {name for name, since in idle.items() if since <= now - retention.total_seconds() and name in is_old}
     kept_sidecars = {sidecar_name(entry.name) for entry in data if entry.name not in gone}
     orphans = {e.name for e in sidecars if e.name in is_old and e.name not in kept_sidecars}

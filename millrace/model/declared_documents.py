@@ -111,6 +111,8 @@ def table_document_of(table: TableDeclaration) -> dict[str, Any]:
     document |= table.budget.to_document()
     if table.keep_raw_days is not None:
         document["keep_raw_days"] = table.keep_raw_days
+    if table.change_feed:
+        document["change_feed"] = True
     document["sinks"] = [target_document(target) for target in table.targets]
     if table.rules:
         document["rules"] = [rule_document(rule) for rule in table.rules]

@@ -61,6 +61,7 @@ class TableDeclaration:
     rules: tuple[Rule, ...] = ()
     written: WrittenDefaults | None = None
     keep_raw_days: int | None = None
+    change_feed: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         values = {**asdict(self), "budget": self.budget.to_dict()}
@@ -69,6 +70,8 @@ class TableDeclaration:
         del values["written"]
         if self.keep_raw_days is None:
             del values["keep_raw_days"]
+        if not self.change_feed:
+            del values["change_feed"]
         if self.csv.repeated_header == SKIP_HEADER:
             del values["csv"]["repeated_header"]
         if not self.csv.skip_lines:

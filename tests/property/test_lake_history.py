@@ -38,9 +38,9 @@ class Shape:
     life: int = 1
 
 
-def history(mode: str, keyed: bool) -> tuple[Revisions, list[Shape]]:
+def history(mode: str, keyed: bool, feed: bool = False) -> tuple[Revisions, list[Shape]]:
     """Widened, added with a default, dropped, added again, renamed (the key too), retyped, and begun anew."""
-    made = Revisions(("id",) if keyed else (), deletion_vectors=mode)
+    made = Revisions(("id",) if keyed else (), deletion_vectors=mode, change_feed=feed)
     later = ["no"] if keyed else []
     number = column("a", ["null", "int"])
     long, double = column("a", ["null", "long"]), column("d", ["null", "double"], "a")
@@ -142,9 +142,10 @@ class World:
         keyed: bool,
         drawn: Sequence[tuple[int, Sequence[tuple[int, bool]]]],
         random: Random,
+        feed: bool = False,
     ) -> None:
         self.root, self.random = root, random
-        self.revisions, self.shapes = history(mode, keyed)
+        self.revisions, self.shapes = history(mode, keyed, feed)
         # A new life's versions lie above its floor, as the controller reserves them.
         self.chunks = [
             Chunk(

@@ -32,6 +32,7 @@ class Revisions:
     deletion_vectors: str = "auto"
     known: dict[str, Definition] = field(default_factory=dict)
     newest: Definition | None = None
+    change_feed: bool = False
 
     def add(
         self, *fields: Mapping[str, Any], key: Sequence[str] | None = None, floor: int | None = None, **policies: Any
@@ -40,7 +41,7 @@ class Revisions:
         before = self.newest
         self.key = self.key if key is None else tuple(key)
         schema = {"type": "record", "name": "t", "fields": [dict(one) for one in fields]}
-        policies = {"deletion_vectors": self.deletion_vectors, **policies}
+        policies = {"deletion_vectors": self.deletion_vectors, "change_feed": self.change_feed, **policies}
         table = TableDeclaration("t", schema, self.key, **policies)
         revision, generation = (before.revision + 1, before.generation) if before else (1, 1)
         if floor is not None:

@@ -297,6 +297,7 @@ TABLES: list[dict[str, Any]] = [
         "primary_key": [["id", "at"], "speed"],
         "csv": {"delimiter": ";", "header": "false", "encoding": "UTF-8"},
     },
+    {"schema": SCHEMA, "primary_key": ["id"], "change_feed": "true"},
     {"schema": SCHEMA, "rules": RULES, "primary_key": ["id"], "publish": "atomic", "max_file_size_mb": "1.5"},
     {
         "schema": SCHEMA,
@@ -361,6 +362,7 @@ NO_TABLES: list[dict[str, Any]] = [
     {"schema": SCHEMA, "max_rejected_percent": 101},
     {"schema": SCHEMA, "publish": "sometimes"},
     {"schema": SCHEMA, "unknown": 1},
+    {"schema": SCHEMA, "change_feed": 1},
     {"schema": SCHEMA, "csv": {"repeated_header": "keep"}},
     {"schema": SCHEMA, "written": {"decimal_separator": "12"}},
     {"schema": SCHEMA, "written": {"format": "dd.MM.yyyy"}},

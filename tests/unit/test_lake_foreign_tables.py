@@ -45,7 +45,6 @@ def refusal(revisions: Revisions, table: LakeTable) -> Unavailable:
 
 USED: list[tuple[str, dict[str, Any], str]] = [
     ("checkConstraints", {"configuration": {"delta.constraints.positive": "id > 0"}}, "DROP CONSTRAINT"),
-    ("changeDataFeed", {"configuration": {"delta.enableChangeDataFeed": "true"}}, "enableChangeDataFeed"),
     ("columnMapping", {"configuration": {"delta.columnMapping.mode": "name"}}, "RESTORE"),
     ("invariants", {"marks": {"delta.invariants": '{"expression":{"expression":"id > 0"}}'}}, "RESTORE"),
     ("generatedColumns", {"marks": {"delta.generationExpression": "id + 1"}}, "RESTORE"),

@@ -11,7 +11,7 @@ import pytest
 
 from millrace.lake.actions import AddFile, DeletionVector, remove_action
 from millrace.lake.checkpoint import LOG_FOLDER
-from millrace.lake.checkpointing import CHECKPOINT_INTERVAL, clean
+from millrace.lake.checkpointing import CHECKPOINT_INTERVAL, MOST_VERSIONS, clean
 from millrace.lake.log import Conflict, Snapshot, commit, commit_name, fold, load, refresh
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
@@ -81,11 +81,11 @@ def test_chunk_ids_survive_a_checkpoint_and_expire(tmp_path: Path) -> None:
 
 
 def test_cleaning_keeps_every_version_within_the_retention(updated: LakeTable) -> None:
-    clean(updated.store, timedelta(hours=1))
+    clean(updated.store, timedelta(hours=1), MOST_VERSIONS)
     assert updated.store.exists(commit_name(0)), "nothing is old enough"
     make_old(updated.store, hours=2)
     expected = load(updated.store)
-    clean(updated.store, timedelta(hours=1))
+    clean(updated.store, timedelta(hours=1), MOST_VERSIONS)
     assert not updated.store.exists(commit_name(2 * CHECKPOINT_INTERVAL - 1))
     assert updated.store.exists(commit_name(2 * CHECKPOINT_INTERVAL))
     assert load(updated.store) == expected
@@ -97,7 +97,7 @@ def test_a_handle_that_slept_through_cleaning_does_not_write_into_the_past(updat
     sleeper = LakeTable(Store(updated.store.root), KEYED)
     sleeper._snapshot = load(updated.store, 3)
     make_old(updated.store, hours=2)
-    clean(updated.store, timedelta(hours=1))
+    clean(updated.store, timedelta(hours=1), MOST_VERSIONS)
     apply_rows(sleeper, [(5000, 1)])
     assert not updated.store.exists(commit_name(4))
     assert (5000, 1) in content(updated)

@@ -82,6 +82,8 @@ def read_table(
     declaration = placed(context, parse_table(document), before.table.targets if before else ())
     if any(target.kind in (DELTA_KIND, REMOTE_DELTA_KIND) for target in declaration.targets):
         refuse_unsafe(parse_columns(declaration.schema), parse_columns(before.table.schema) if before else ())
+    elif declaration.change_feed:
+        raise Invalid("The table has a change feed and no Delta sink.", remedy="Add the sink delta, or leave it out.")
     refuse_unable(declaration, context.for_tenant(tenant))
     if declaration.name != checked_name("table", table):
         raise Invalid(
