@@ -28,7 +28,7 @@ from millrace.observe import gauge, observe
 from millrace.store import tables as t
 from millrace.store.agreements import agreement_of
 from millrace.store.engine import ControlStore
-from millrace.store.records import advance, find_import, positions
+from millrace.store.records import advance, find_imports, positions
 from millrace.wire.client import Appended, Cluster, LogReader, Record, Topics
 from millrace.wire.envelope import pack, understood, unpack
 from millrace.wire.offsets import end_offsets, offsets_at
@@ -130,11 +130,11 @@ class Accountant:
         if import_ids:
             try:
                 with self._store.read() as connection:
-                    found = [find_import(connection, import_id) for import_id in import_ids]
+                    found = list(find_imports(connection, import_ids))
             except Exception:
                 self._to_recheck.update(import_ids)
                 raise
-            self._settle(imp for imp in found if imp is not None)
+            self._settle(found)
 
     def _settle(self, imports: Iterable[Import]) -> None:
         passed = self._passed()

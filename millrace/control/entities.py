@@ -51,7 +51,6 @@ def _load_table(working: WorkingSet, op: TableOp[Any] | ImportOp[Any], name: str
     imports = {known.id: known for known in (imp, *found) if known is not None}
     if Need.OPEN_IMPORTS in needs:
         imports |= {one.id: one for one in working.open_imports(op.tenant, name)}
-    of_tenant = t.tables.c.tenant == op.tenant
     joined = [span for span in (imp and imp.span, *(one.joins for one in concerned)) if span]
     if imp is not None and imp.of is not None:
         origins.append(imp.of)
@@ -66,7 +65,7 @@ def _load_table(working: WorkingSet, op: TableOp[Any] | ImportOp[Any], name: str
         senders=_find_senders(connection, op.tenant, name, concerned),
         row_digests=_find_digests(connection, op.tenant, name, concerned),
         claims=_find_claims(connection, origins),
-        twin=_twin(connection, t.tables, name, of_tenant) if Need.TWIN in op.NEEDS and table is None else None,
+        twin=_table_twin(connection, op.tenant, name) if Need.TWIN in op.NEEDS and table is None else None,
         open_imports=_open_imports(working, op.tenant, imp) if Need.QUOTA in needs else None,
     )
 
@@ -119,11 +118,17 @@ def _changed(before: Any, after: Any) -> list[Any]:
     return [value for name, value in after.items() if before.get(name) is not value]
 
 
+_FORGET_FACTS = tuple(
+    delete(facts).where(facts.c.import_id.in_(bindparam("import_ids", expanding=True)))
+    for facts in (t.chunks, t.durable_chunks, t.refused_rows, t.uploads, t.chunk_quality)
+)
+
+
 def forget_facts(connection: Connection, import_ids: list[str]) -> None:
     """Deletes what is needed only while these imports are under way."""
     for some in batched(import_ids, MOST_AT_ONCE):
-        for facts in (t.chunks, t.durable_chunks, t.refused_rows, t.uploads, t.chunk_quality):
-            connection.execute(delete(facts).where(facts.c.import_id.in_(some)))
+        for forget in _FORGET_FACTS:
+            connection.execute(forget, {"import_ids": some})
 
 
 _SPANS = select(t.spans).where(
@@ -137,11 +142,21 @@ def _twin(connection: Connection, named: SqlTable, name: str, *where: ColumnElem
     return None if found == name else found
 
 
+def _table_twin(connection: Connection, tenant: str, name: str) -> str | None:
+    return _twin(connection, t.tables, name, t.tables.c.tenant == tenant)
+
+
+_QUEUE = (
+    select(t.waiting.c.op)
+    .where(t.waiting.c.tenant == bindparam("of_tenant"), t.waiting.c.table_name == bindparam("of_table"))
+    .order_by(t.waiting.c.number)
+)
+
+
 def _find_queue(connection: Connection, table: Table) -> Queue:
     if table.definition.table.concurrency == "concurrent":
         return ()
-    where = (t.waiting.c.tenant == table.tenant, t.waiting.c.table_name == table.name)
-    rows = connection.execute(select(t.waiting.c.op).where(*where).order_by(t.waiting.c.number))
+    rows = connection.execute(_QUEUE, {"of_tenant": table.tenant, "of_table": table.name})
     return tuple(decode_op(row.op) for row in rows)  # type: ignore[misc]  # only these wait
 
 

@@ -4,6 +4,7 @@ It lives as long as the transaction. Nobody else writes these rows while the con
 
 from collections.abc import Iterable
 from dataclasses import asdict, fields
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, select, update
@@ -51,6 +52,7 @@ _COUNT_UNSETTLED = (
     .select_from(t.imports)
     .where(t.imports.c.state.not_in(TERMINAL), t.imports.c.tenant == bindparam("of_tenant"))
 )
+MOST_DEFINITIONS = 4096
 _TENANT_FIELDS = tuple(one.name for one in fields(Tenant))
 _COUNTERS = ("last_version", "floor", "open_imports", "dropped_us", "is_purged")
 _CHANGE_TABLE = (
@@ -89,8 +91,9 @@ class WorkingSet:
         return self._imports[import_id]
 
     def import_by_key(self, tenant: str, key: str) -> Import | None:
-        self._write_imports()
-        return find_by_key(self.connection, tenant, key)
+        changed = (self._imports[import_id] for import_id in self._changed_imports)
+        ours = (imp for imp in changed if imp is not None and (imp.tenant, imp.idempotency_key) == (tenant, key))
+        return next(ours, None) or find_by_key(self.connection, tenant, key)
 
     def open_imports(self, tenant: str, table: str) -> list[Import]:
         self._write_imports()
@@ -159,7 +162,13 @@ def _find_table(connection: Connection, tenant: str, name: str) -> Table | None:
     if row is None:
         return None
     counters = {name: getattr(row, name) for name in ("defined_us", *_COUNTERS)}
-    return Table(row.tenant, row.name, Definition.from_json(row.definition.encode()), **counters)
+    return Table(row.tenant, row.name, _definition(row.definition), **counters)
+
+
+# Each op of a table needs it, and it seldom changes.
+@lru_cache(maxsize=MOST_DEFINITIONS)
+def _definition(text: str) -> Definition:
+    return Definition.from_json(text.encode())
 
 
 def _save_table(connection: Connection, before: Table | None, table: Table) -> None:

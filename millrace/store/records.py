@@ -83,6 +83,17 @@ def positions(connection: Connection, log: str) -> dict[int, int]:
     return {row.partition: row.next_offset for row in rows}
 
 
+_ADVANCE = (
+    update(t.positions)
+    .where(
+        t.positions.c.log == bindparam("of_log"),
+        t.positions.c.partition == bindparam("of_partition"),
+        t.positions.c.next_offset == bindparam("before"),
+    )
+    .values(next_offset=bindparam("after"))
+)
+
+
 def advance(connection: Connection, log: str, before: dict[int, int], after: dict[int, int]) -> None:
     """Moves the log's positions, unless another process has done so meanwhile: then this transaction must not stay.
 
@@ -92,10 +103,8 @@ def advance(connection: Connection, log: str, before: dict[int, int], after: dic
         if partition not in before:
             connection.execute(insert(t.positions).values(log=log, partition=partition, next_offset=offset))
             continue
-        where = (t.positions.c.log == log, t.positions.c.partition == partition)
-        moved = connection.execute(
-            update(t.positions).where(*where, t.positions.c.next_offset == before[partition]).values(next_offset=offset)
-        )
+        move = {"of_log": log, "of_partition": partition, "before": before[partition], "after": offset}
+        moved = connection.execute(_ADVANCE, move)
         if moved.rowcount != 1:
             raise Clash(f"Another process reads partition {partition} of {log}.", code="second_reader")
 

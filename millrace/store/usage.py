@@ -1,6 +1,7 @@
 """Adds to what a tenant used on a day."""
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection
@@ -18,9 +19,15 @@ def add_usage(connection: Connection, used: Iterable[Mapping[str, Any]]) -> None
     """Adds to what is there; each names tenant, day and some of the counted columns."""
     rows = [{**_NOTHING, **one} for one in used]
     if rows:
-        insert = insert_into(connection.dialect.name, usage)
-        added = {name: usage.c[name] + insert.excluded[name] for name in COUNTED}
-        connection.execute(insert.on_conflict_do_update(index_elements=["tenant", "day"], set_=added), rows)
+        connection.execute(_add(connection.dialect.name), rows)
+
+
+# Built once: making a statement costs more than running it.
+@cache
+def _add(dialect: str) -> Any:
+    insert = insert_into(dialect, usage)
+    added = {name: usage.c[name] + insert.excluded[name] for name in COUNTED}
+    return insert.on_conflict_do_update(index_elements=["tenant", "day"], set_=added)
 
 
 def note_storage(connection: Connection, tenant: str, day: str, size: int) -> None:
