@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from checker import rows
-from checker.foreign.deeds import is_ours
+from checker.foreign.operations import is_ours
 
 Document = dict[str, Any]
 

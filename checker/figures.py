@@ -56,9 +56,9 @@ def measure(model: Model) -> Figures:
         replayed_percent=_replayed(model),
         longest_stall=_longest_stall(model, ends),
         broken_tables=sum(1 for fault in faults if fault.get("noticed")),
-        attacks=sum(1 for fault in faults if fault.get("deeds")),
+        attacks=sum(1 for fault in faults if fault.get("attacks")),
         has_other_writers=bool(model.dump.run.get("engines")),
-        foreign_writes=sum(1 for deed in model.dump.foreign if deed["outcome"] == DONE),
+        foreign_writes=sum(1 for operation in model.dump.foreign if operation["outcome"] == DONE),
     )
 
 

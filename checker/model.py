@@ -12,7 +12,7 @@ import polars as pl
 
 from checker import flavours, rows
 from checker.dump import Dump
-from checker.foreign.deeds import DELETE, is_given
+from checker.foreign.operations import DELETE, is_given
 from checker.imported import Imported, parts_of
 from checker.oplog import END, EVENTS, FULL_READS, TRUNCATE, LogOp, Revisions, read_ops, topic_of
 from checker.shapes import FIRST_SHAPE
@@ -139,7 +139,7 @@ class Model:
     @cached_property
     def given(self) -> pl.DataFrame:
         """Keys whose rows another engine has deleted. They may be gone, or be back with an older row."""
-        deleted = {tuple(said["target"].split("/")) for said in self.dump.foreign if said["deed"] == DELETE}
+        deleted = {tuple(said["target"].split("/")) for said in self.dump.foreign if said["operation"] == DELETE}
         tables = pl.DataFrame(sorted(deleted), schema={"tenant": pl.String, "table": pl.String}, orient="row")
         return self.rows.filter(is_given()).join(tables, on=TABLE).select(*TABLE, "k").unique()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 from deltalake import DeltaTable
 
-from checker.foreign.deeds import is_ours
+from checker.foreign.operations import is_ours
 
 READERS = ("delta-rs", "polars")
 PLACE = ["k", "_version", "_import", "_row"]

@@ -16,7 +16,7 @@ def check(model: Model) -> Findings:
         for what in ("reached", "changed", "leaked"):
             found.that(not attack[what], f"{what} {when}: {attack[what][:3]}")
         if attack["is_whole"]:
-            found.that(attack["deeds"] > 0, f"the program of {attack['target']} was not run {when}")
+            found.that(attack["attacks"] > 0, f"the program of {attack['target']} was not run {when}")
             meanwhile = [owner for at, owner in ends if attack["t_wall"] <= at <= attack["ended_wall"]]
             found.that(bool({*meanwhile} - {None}), f"no import of another tenant ended {when}")
     return found

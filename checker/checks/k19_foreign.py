@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from checker.dump import Document
 from checker.findings import Findings
-from checker.foreign.deeds import is_ours
+from checker.foreign.operations import is_ours
 from checker.foreign.rounds import DONE
 from checker.model import Model
 
@@ -14,8 +14,8 @@ Rows = dict[int, str]
 def check(model: Model) -> Findings:
     found = Findings("K19", "other writers")
     last: dict[str, Rows] = defaultdict(dict)
-    for deed in model.dump.foreign:
-        _deed(deed, last, found)
+    for operation in model.dump.foreign:
+        _operation(operation, last, found)
     for reader in model.dump.readers:
         for (tenant, table), frame in model.dump.whole(reader).items():
             ours = frame.filter(is_ours()).select("k", "w")
@@ -27,16 +27,16 @@ def check(model: Model) -> Findings:
     return found
 
 
-def _deed(deed: Document, last: dict[str, Rows], found: Findings) -> None:
-    """A deed that was done has its effect; one that failed may have it."""
-    what = f"{deed['deed']} of {deed['target']} by {deed['engine']} at {deed['t_wall']:.0f}"
-    before, after = _rows(deed["before"]), _rows(deed["after"])
-    found.that(before == last[deed["target"]], f"rows of other engines changed before the {what}")
-    found.that("unreadable" not in deed, f"cannot be read after the {what}: {deed.get('unreadable')}")
-    if "found" not in deed:
+def _operation(operation: Document, last: dict[str, Rows], found: Findings) -> None:
+    """An operation that was done has its effect; one that failed may have it."""
+    what = f"{operation['operation']} of {operation['target']} by {operation['engine']} at {operation['t_wall']:.0f}"
+    before, after = _rows(operation["before"]), _rows(operation["after"])
+    found.that(before == last[operation["target"]], f"rows of other engines changed before the {what}")
+    found.that("unreadable" not in operation, f"cannot be read after the {what}: {operation.get('unreadable')}")
+    if "found" not in operation:
         return
-    seen = last[deed["target"]] = _rows(deed["found"])
-    allowed = (after,) if deed["outcome"] == DONE else (before, after)
+    seen = last[operation["target"]] = _rows(operation["found"])
+    allowed = (after,) if operation["outcome"] == DONE else (before, after)
     found.that(seen in allowed, f"the {what} left {len(seen)} rows, not {len(after)}")
 
 

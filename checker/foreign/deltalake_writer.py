@@ -1,11 +1,11 @@
-"""deltalake as another writer: a deed in, a commit of its own out."""
+"""deltalake as another writer: an operation in, a commit of its own out."""
 
 from pathlib import Path
 
 import polars as pl
 from deltalake import DeltaTable, write_deltalake
 
-from checker.foreign.deeds import FIRST_KEY, GIVEN_EVERY, GIVEN_REST, TOUCHED_EVERY, Deed, Rows, named_by_key
+from checker.foreign.operations import FIRST_KEY, GIVEN_EVERY, GIVEN_REST, TOUCHED_EVERY, Operation, Rows, named_by_key
 
 HOURS = 168
 
@@ -13,25 +13,27 @@ HOURS = 168
 class DeltalakeWriter:
     name = "deltalake"
 
-    def do(self, location: Path, deed: Deed) -> None:
+    def do(self, location: Path, operation: Operation) -> None:
         table = DeltaTable(str(location))
-        match deed.kind:
+        match operation.kind:
             case "optimize":
                 table.optimize.compact()
             case "vacuum":
                 table.vacuum(HOURS, dry_run=False)
             case "touch":
-                table.update({"v2": "v2"}, predicate=f"k % {TOUCHED_EVERY} = {deed.rest} AND k < {FIRST_KEY}")
+                table.update({"v2": "v2"}, predicate=f"k % {TOUCHED_EVERY} = {operation.rest} AND k < {FIRST_KEY}")
             case "append":
-                write_deltalake(table, _frame(table, deed.rows), mode="append", schema_mode="merge")
+                write_deltalake(table, _frame(table, operation.rows), mode="append", schema_mode="merge")
             case "merge":
-                merger = table.merge(_frame(table, deed.rows), "t.k = s.k", source_alias="s", target_alias="t")
-                every = {name: f"s.{name}" for name in _frame(table, deed.rows).columns}
+                merger = table.merge(_frame(table, operation.rows), "t.k = s.k", source_alias="s", target_alias="t")
+                every = {name: f"s.{name}" for name in _frame(table, operation.rows).columns}
                 merger.when_matched_update({"w": "s.w"}).when_not_matched_insert(every).execute()
             case "update":
-                table.update({"w": named_by_key(deed.rows)}, predicate=f"k IN ({', '.join(map(str, deed.rows))})")
+                table.update(
+                    {"w": named_by_key(operation.rows)}, predicate=f"k IN ({', '.join(map(str, operation.rows))})"
+                )
             case "take":
-                table.delete(f"k IN ({', '.join(map(str, deed.keys))})")
+                table.delete(f"k IN ({', '.join(map(str, operation.keys))})")
             case "delete":
                 table.delete(f"k % {GIVEN_EVERY} = {GIVEN_REST} AND k < {FIRST_KEY}")
 

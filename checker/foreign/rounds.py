@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from checker.board import Board, Lines
-from checker.foreign.deeds import Deed, Rows, choose, is_ours
+from checker.foreign.operations import Operation, Rows, choose, is_ours
 from checker.sinks import is_there
 from checker.tables import TRUNCATED, Table
 
@@ -22,12 +22,13 @@ READ_TRIES = 5
 class ForeignWriter(Protocol):
     name: str
 
-    def do(self, location: Path, deed: Deed) -> None: ...
+    def do(self, location: Path, operation: Operation) -> None: ...
     def close(self) -> None: ...
 
 
 class Rounds:
-    """One deed after another. Nobody else writes the keys of the other engines, so a reading shows what a deed has done."""
+    """One operation after another. Nobody else writes the keys of the other engines, so a reading shows what an operation
+    has done."""
 
     def __init__(
         self,
@@ -71,12 +72,16 @@ class Rounds:
     def _do(self, table: Table, writer: ForeignWriter, number: int) -> None:
         location, before = self._lake.joinpath(*table.place), self._rows[table.place]
         # A truncation takes all rows, and rows without a key cannot be told apart.
-        deed = choose(self._rng, number, before, of_rows=table.keyed and table.name != TRUNCATED)
-        said: dict[str, Any] = {"target": f"{table.tenant}/{table.name}", "engine": writer.name, "deed": deed.kind}
-        said |= {"before": before, "after": deed.after(before)}
+        operation = choose(self._rng, number, before, of_rows=table.keyed and table.name != TRUNCATED)
+        said: dict[str, Any] = {
+            "target": f"{table.tenant}/{table.name}",
+            "engine": writer.name,
+            "operation": operation.kind,
+        }
+        said |= {"before": before, "after": operation.after(before)}
         said |= {"t_wall": time.time(), "t_mono": time.monotonic()}
         try:
-            writer.do(location, deed)
+            writer.do(location, operation)
             said["outcome"] = DONE
         except Exception as error:
             said |= {"outcome": REFUSED, "words": " ".join(f"{type(error).__name__}: {error}".split())[:MOST_WORDS]}

@@ -1,4 +1,4 @@
-"""Spark with Delta as another writer, in a process of its own: a deed in, a commit of its own out."""
+"""Spark with Delta as another writer, in a process of its own: an operation in, a commit of its own out."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from checker.foreign.deeds import (
+from checker.foreign.operations import (
     APPEND,
     DELETE,
     FIRST_KEY,
@@ -19,7 +19,7 @@ from checker.foreign.deeds import (
     TOUCHED_EVERY,
     UPDATE,
     VACUUM,
-    Deed,
+    Operation,
     Rows,
     named_by_key,
 )
@@ -32,7 +32,7 @@ EXIT_SECONDS = 30.0
 
 
 class SparkWriter:
-    """It is started with the first deed."""
+    """It is started with the first operation."""
 
     name = "spark"
 
@@ -40,8 +40,8 @@ class SparkWriter:
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
 
-    def do(self, location: Path, deed: Deed) -> None:
-        self._ask({"statement": statement(location, deed)})
+    def do(self, location: Path, operation: Operation) -> None:
+        self._ask({"statement": statement(location, operation)})
 
     def close(self) -> None:
         if self._process is None:
@@ -78,20 +78,20 @@ class SparkWriter:
         return self._process
 
 
-def statement(location: Path, deed: Deed) -> str:
-    table, keys = f"delta.`{location}`", ", ".join(map(str, deed.keys or deed.rows))
+def statement(location: Path, operation: Operation) -> str:
+    table, keys = f"delta.`{location}`", ", ".join(map(str, operation.keys or operation.rows))
     given = f"k % {GIVEN_EVERY} = {GIVEN_REST} AND k < {FIRST_KEY}"
     return {
         OPTIMIZE: f"OPTIMIZE {table}",
         VACUUM: f"VACUUM {table} RETAIN {HOURS} HOURS",
-        TOUCH: f"UPDATE {table} SET v2 = v2 WHERE k % {TOUCHED_EVERY} = {deed.rest} AND k < {FIRST_KEY}",
-        APPEND: f"INSERT INTO {table} ({NAMES}) {_rows(deed.rows)}",
-        MERGE: f"MERGE INTO {table} t USING ({_rows(deed.rows)}) s ON t.k = s.k "
+        TOUCH: f"UPDATE {table} SET v2 = v2 WHERE k % {TOUCHED_EVERY} = {operation.rest} AND k < {FIRST_KEY}",
+        APPEND: f"INSERT INTO {table} ({NAMES}) {_rows(operation.rows)}",
+        MERGE: f"MERGE INTO {table} t USING ({_rows(operation.rows)}) s ON t.k = s.k "
         f"WHEN MATCHED THEN UPDATE SET w = s.w WHEN NOT MATCHED THEN INSERT ({NAMES}) VALUES ({GIVEN})",
-        UPDATE: f"UPDATE {table} SET w = {named_by_key(deed.rows)} WHERE k IN ({keys})",
+        UPDATE: f"UPDATE {table} SET w = {named_by_key(operation.rows)} WHERE k IN ({keys})",
         TAKE: f"DELETE FROM {table} WHERE k IN ({keys})",
         DELETE: f"DELETE FROM {table} WHERE {given}",
-    }[deed.kind]
+    }[operation.kind]
 
 
 def _rows(rows: Rows) -> str:

@@ -1,4 +1,4 @@
-"""The client app of a hostile tenant: what to try in, as JSON in its first argument; a line of JSON for each deed out, with
+"""The client app of a hostile tenant: what to try in, as JSON in its first argument; a line of JSON for each attack out, with
 what it reached of others. Runs inside the confinement, so it uses only the standard library."""
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 Plan = dict[str, Any]
-Deed = Callable[[Path, Plan], list[str]]
+Attack = Callable[[Path, Plan], list[str]]
 MEGABYTE = b"x" * (1 << 20)
 LEVELS, FORKS, SPARSE_BYTES = 24, 400, 12 << 20
 DEEP_NAME = "." + "d" * 250
@@ -28,19 +28,19 @@ def main() -> None:
     while True:
         # What it left when it was ended must not count again.
         clear(own)
-        for name, deed in DEEDS.items():
+        for name, attack in ATTACKS.items():
             if name == "fill" and time.monotonic() - begun < plan["seconds"]:
                 continue
             number += 1
             with suppress(OSError):
                 provide(own, number)
-            print(json.dumps({"deed": name, "reached": attempted(deed, own, plan)}), flush=True)
+            print(json.dumps({"attack": name, "reached": attempted(attack, own, plan)}), flush=True)
             time.sleep(0.3)
 
 
-def attempted(deed: Deed, own: Path, plan: Plan) -> list[str]:
+def attempted(attack: Attack, own: Path, plan: Plan) -> list[str]:
     try:
-        return deed(own, plan)
+        return attack(own, plan)
     except OSError:
         return []
 
@@ -192,7 +192,7 @@ def fill(own: Path, plan: Plan) -> list[str]:
     return ["more disk than allowed"]
 
 
-DEEDS: dict[str, Deed] = {
+ATTACKS: dict[str, Attack] = {
     "links": links, "look": look, "network": network, "odd files": odd_files, "deep": deep, "sparse": sparse,
     "forks": forks, "signals": signals, "names": names, "fill": fill,
 }  # fmt: skip

@@ -78,16 +78,16 @@ class Hostility:
         earlier = {run["id"] for run in self._runs()}
         self._put({"app": self._app()})
         # A program cannot start while one of its folders is a link.
-        self._wait_for(lambda: len(self._deeds_of_others(earlier)) >= len(program.DEEDS), START_SECONDS)
+        self._wait_for(lambda: len(self._attacks_of_others(earlier)) >= len(program.ATTACKS), START_SECONDS)
         with self._links() as flips:
             self._use_folders()
         said["flips"], said["is_whole"] = flips(), not self._board.stop.is_set()
         said["ended_wall"] = time.time()
         self._put({})
         self._wait_for(self._is_over, END_SECONDS)
-        deeds = self._deeds_of_others(earlier)
-        said["deeds"] = len(deeds)
-        said["reached"] = sorted({what for deed in deeds for what in deed["reached"]})
+        attacks = self._attacks_of_others(earlier)
+        said["attacks"] = len(attacks)
+        said["reached"] = sorted({what for attack in attacks for what in attack["reached"]})
         said["changed"] = changed(before, looks(self._home, self._watched))
         said["leaked"] = leaks(self._home, TENANT, self._secrets)
         self._lines.add({**said, "healed": time.monotonic()})
@@ -140,11 +140,11 @@ class Hostility:
     def _is_over(self) -> bool:
         return not self._is_running()
 
-    def _deeds_of_others(self, earlier: set[str]) -> list[dict[str, Any]]:
+    def _attacks_of_others(self, earlier: set[str]) -> list[dict[str, Any]]:
         """Of the runs that are not among the earlier ones."""
-        return [deed for run in self._runs() if run["id"] not in earlier for deed in self._deeds(run)]
+        return [attack for run in self._runs() if run["id"] not in earlier for attack in self._attacks(run)]
 
-    def _deeds(self, run: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _attacks(self, run: dict[str, Any]) -> Iterator[dict[str, Any]]:
         path = f"/v1/tenants/{TENANT}/app/runs/{run['id']}/log"
         answer = self._insist("log", "GET", path)
         # A run that has only just begun has no log yet.

@@ -3,7 +3,7 @@
 import polars as pl
 
 from checker.dump import Dump
-from checker.foreign.deeds import FIRST_KEY
+from checker.foreign.operations import FIRST_KEY
 from checker.selftest.good_run import VAULT
 from checker.selftest.planting import damage, restore
 
@@ -27,8 +27,8 @@ def _(dump: Dump) -> None:
 
 @damage("a row of another engine was gone for a while", "K19")
 def _(dump: Dump) -> None:
-    deed = next(said for said in dump.foreign if said["deed"] == "update")
-    deed["found"] = {}
+    operation = next(said for said in dump.foreign if said["operation"] == "update")
+    operation["found"] = {}
 
 
 @damage("a table could not be read after another engine wrote it", "K19")

@@ -38,7 +38,7 @@ def _(dump: Dump) -> None:
 
 @damage("the hostile app was not run", "K18")
 def _(dump: Dump) -> None:
-    _fault(dump, "F61")["deeds"] = 0
+    _fault(dump, "F61")["attacks"] = 0
 
 
 @damage("nobody else's imports ended during an attack", "K18")

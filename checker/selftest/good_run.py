@@ -3,7 +3,7 @@ streamed rows, an atomic table, cancelled imports, a repeated request, a span, k
 in, its dump out."""
 
 from checker.dump import Dump
-from checker.foreign.deeds import APPEND, FIRST_KEY, OPTIMIZE, TAKE, UPDATE, Deed
+from checker.foreign.operations import APPEND, FIRST_KEY, OPTIMIZE, TAKE, UPDATE, Operation
 from checker.selftest.perfect import PARTITIONS, Perfect
 from checker.selftest.upload import Upload
 from checker.shapes import FIRST_SHAPE
@@ -109,8 +109,8 @@ def _besieged(world: Perfect, tenant: str) -> None:
 def _shared(world: Perfect, tenant: str) -> None:
     """Another engine adds rows of its own, changes and deletes some, and compacts the files."""
     rows = {FIRST_KEY + number: f"foreign 1 {number}" for number in range(5)}
-    world.foreign(tenant, VAULT, Deed(APPEND, rows))
-    world.foreign(tenant, VAULT, Deed(UPDATE, {FIRST_KEY: "foreign 2 0"}))
-    world.foreign(tenant, VAULT, Deed(TAKE, keys=(FIRST_KEY + 1,)))
-    world.foreign(tenant, TRAIL, Deed(OPTIMIZE))
+    world.foreign(tenant, VAULT, Operation(APPEND, rows))
+    world.foreign(tenant, VAULT, Operation(UPDATE, {FIRST_KEY: "foreign 2 0"}))
+    world.foreign(tenant, VAULT, Operation(TAKE, keys=(FIRST_KEY + 1,)))
+    world.foreign(tenant, TRAIL, Operation(OPTIMIZE))
     Upload(world, tenant, VAULT).send().apply()

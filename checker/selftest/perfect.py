@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from checker.dump import RECORDS, REJECTED, SEEN_ROWS, Document, Dump
-from checker.foreign.deeds import Deed, Rows
+from checker.foreign.operations import Operation, Rows
 from checker.shapes import Shape
 
 PARTITIONS = {"left": 0, "right": 1}
@@ -154,7 +154,7 @@ class Perfect:
             "target": "hostile",
             "signal": "ATTACK",
             "t_wall": self.tick(),
-            "deeds": 9,
+            "attacks": 9,
             "is_whole": True,
         }
         self.dump.nemesis.append({**said, "reached": [], "changed": [], "leaked": []})
@@ -162,11 +162,16 @@ class Perfect:
     def attacked(self) -> None:
         self.dump.nemesis[-1]["ended_wall"] = self.tick()
 
-    def foreign(self, tenant: str, table: str, deed: Deed) -> None:
+    def foreign(self, tenant: str, table: str, operation: Operation) -> None:
         """Another engine writes the table."""
         before = self._others[tenant, table]
-        after = self._others[tenant, table] = deed.after(before)
-        said: Document = {"target": f"{tenant}/{table}", "engine": "deltalake", "deed": deed.kind, "outcome": "done"}
+        after = self._others[tenant, table] = operation.after(before)
+        said: Document = {
+            "target": f"{tenant}/{table}",
+            "engine": "deltalake",
+            "operation": operation.kind,
+            "outcome": "done",
+        }
         said |= {"before": before, "after": after, "found": after}
         self.dump.foreign.append({**said, "t_wall": self.tick()})
 

@@ -60,9 +60,9 @@ class Attack:
     def __init__(self, started: Managers, name: str) -> None:
         self.tenant = Tenant(started, name)
 
-    def __call__(self, deed: str, **plan: Any) -> tuple[dict[str, Any], str]:
+    def __call__(self, attack: str, **plan: Any) -> tuple[dict[str, Any], str]:
         """What the program found, and what was said on standard error."""
-        self.tenant.declare(sys.executable, "hostile.py", json.dumps({"deed": deed, **plan}))
+        self.tenant.declare(sys.executable, "hostile.py", json.dumps({"attack": attack, **plan}))
         self.tenant.ask()
         [self.run] = self.tenant.ran()
         said = self.tenant.output(self.run).splitlines()
@@ -129,7 +129,7 @@ def test_it_sees_and_reaches_nothing_but_its_own(started: Managers, attack: Atta
 
 def test_programs_of_a_tenant_that_comes_later_are_not_seen(started: Managers, attack: Attack) -> None:
     tenant = attack.tenant
-    tenant.declare(sys.executable, "hostile.py", json.dumps({"deed": "wait"}))
+    tenant.declare(sys.executable, "hostile.py", json.dumps({"attack": "wait"}))
     tenant.ask()
     wait_until((tenant.staging.outbox / ".ready").exists, 30, "the program to run")
     later = started.home.programs / f"later-{tenant.managers.process.pid}"

@@ -1,4 +1,4 @@
-"""The soak's hostile client app under the real managers: it does all its deeds, reaches nothing, and what it does is told."""
+"""The soak's hostile client app under the real managers: it makes all its attacks, reaches nothing, and all of it is told."""
 
 import json
 import shutil
@@ -32,7 +32,7 @@ def running() -> Iterator[Managers]:
             yield started
 
 
-def deeds(tenant: Tenant) -> list[dict[str, Any]]:
+def attacks(tenant: Tenant) -> list[dict[str, Any]]:
     found = []
     for run in tenant.runs():
         with suppress(Missing):
@@ -41,7 +41,7 @@ def deeds(tenant: Tenant) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_the_hostile_program_does_all_its_deeds_and_reaches_nothing(running: Managers) -> None:
+def test_the_hostile_program_does_all_its_attacks_and_reaches_nothing(running: Managers) -> None:
     home = running.home
     planted = plant(home.root, CANARIES)
     before = looks(home.root, planted)
@@ -56,12 +56,12 @@ def test_the_hostile_program_does_all_its_deeds_and_reaches_nothing(running: Man
     }  # fmt: skip
     tenant = Tenant(running, "hostile")
     tenant.declare(sys.executable, "hostile.py", json.dumps(plan), mode="stream")
-    others = set(program.DEEDS) - {"fill"}
-    wait_until(lambda: others <= {one["deed"] for one in deeds(tenant)}, SECONDS, "all its deeds")
+    others = set(program.ATTACKS) - {"fill"}
+    wait_until(lambda: others <= {one["attack"] for one in attacks(tenant)}, SECONDS, "all its attacks")
     wait_until(lambda: len(tenant.runs()) > 1, SECONDS, "it to be ended for its disk, and started again")
     running.withdraw("hostile")
     wait_until(lambda: tenant.running() is None, SECONDS, "it to be ended")
-    assert {what for one in deeds(tenant) for what in one["reached"]} == set()
+    assert {what for one in attacks(tenant) for what in one["reached"]} == set()
     assert changed(before, looks(home.root, planted)) == []
     assert leaks(home.root, "hostile", CANARIES.values()) == []
     assert tenant.imported(), "its honest files are imported"

@@ -30,16 +30,16 @@ MEGABYTE = b"x" * (1 << 20)
 
 def main():
     plan = json.loads(sys.argv[1])
-    deeds = {"look": look, "forks": forks, "memory": memory, "shared_memory": shared_memory, "disk": disk,
+    attacks = {"look": look, "forks": forks, "memory": memory, "shared_memory": shared_memory, "disk": disk,
              "hidden_disk": hidden_disk, "scratch": scratch, "large_file": large_file, "wait": wait,
              "sockets": sockets, "taken_disk": taken_disk, "refused": refused}  # fmt: skip
-    print(json.dumps(deeds[plan["deed"]](plan)), flush=True)
+    print(json.dumps(attacks[plan["attack"]](plan)), flush=True)
 
 
-def tried(deed, *given):
+def tried(attack, *given):
     """What it gave, or the name of its error."""
     try:
-        return deed(*given)
+        return attack(*given)
     except OSError as failed:
         return errno.errorcode.get(failed.errno, str(failed))
 

@@ -8,8 +8,8 @@ import pytest
 
 from checker.board import Board, Lines
 from checker.dump import read_lines
-from checker.foreign.deeds import APPEND, DELETE, FIRST_KEY, HARMLESS, MERGE, TAKE, UPDATE, Deed, choose
 from checker.foreign.deltalake_writer import DeltalakeWriter
+from checker.foreign.operations import APPEND, DELETE, FIRST_KEY, HARMLESS, MERGE, TAKE, UPDATE, Operation, choose
 from checker.foreign.rounds import Rounds, ours_in
 from checker.foreign.spark_writer import statement
 from checker.tables import Table
@@ -35,33 +35,33 @@ def imported(location: Path) -> list[int]:
 
 def test_each_deed_does_what_it_says(location: Path) -> None:
     writer, rows = DeltalakeWriter(), dict[int, str]()
-    for deed in (
-        Deed(APPEND, ADDED),
-        Deed(MERGE, {FIRST_KEY: "foreign 2 0", FIRST_KEY + 9: "foreign 2 9"}),
-        Deed(UPDATE, {FIRST_KEY + 1: "foreign 3 1"}),
-        Deed(TAKE, keys=(FIRST_KEY + 2, FIRST_KEY + 3)),
-        *(Deed(kind, rest=1) for kind in HARMLESS),
+    for operation in (
+        Operation(APPEND, ADDED),
+        Operation(MERGE, {FIRST_KEY: "foreign 2 0", FIRST_KEY + 9: "foreign 2 9"}),
+        Operation(UPDATE, {FIRST_KEY + 1: "foreign 3 1"}),
+        Operation(TAKE, keys=(FIRST_KEY + 2, FIRST_KEY + 3)),
+        *(Operation(kind, rest=1) for kind in HARMLESS),
     ):
-        writer.do(location, deed)
-        rows = deed.after(rows)
+        writer.do(location, operation)
+        rows = operation.after(rows)
         assert ours_in(location) == rows
         assert imported(location) == [1, 39, 40]
     assert rows == {FIRST_KEY: "foreign 2 0", FIRST_KEY + 1: "foreign 3 1", FIRST_KEY + 9: "foreign 2 9"}
-    writer.do(location, Deed(DELETE))
+    writer.do(location, Operation(DELETE))
     assert imported(location) == [1, 40]
 
 
 def test_every_choice_is_one_that_the_table_allows() -> None:
     rng, rows, kinds = np.random.default_rng(1), dict[int, str](), set()
     for number in range(500):
-        deed = choose(rng, number, rows, of_rows=True)
-        kinds.add(deed.kind)
-        if deed.kind == APPEND:
-            assert not deed.rows.keys() & rows.keys()
-        if deed.kind in (UPDATE, TAKE):
-            assert {*deed.rows, *deed.keys} <= rows.keys()
-        assert statement(Path("/lake"), deed)
-        rows = deed.after(rows)
+        operation = choose(rng, number, rows, of_rows=True)
+        kinds.add(operation.kind)
+        if operation.kind == APPEND:
+            assert not operation.rows.keys() & rows.keys()
+        if operation.kind in (UPDATE, TAKE):
+            assert {*operation.rows, *operation.keys} <= rows.keys()
+        assert statement(Path("/lake"), operation)
+        rows = operation.after(rows)
     assert kinds == {*HARMLESS, APPEND, MERGE, UPDATE, TAKE, DELETE}
     assert {choose(rng, 1, {}, of_rows=False).kind for _ in range(100)} == set(HARMLESS)
 

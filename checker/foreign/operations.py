@@ -1,7 +1,7 @@
 """What other engines do to a table, and what that means for its rows.
 
-Some deeds change no row: every check must hold as if they had not happened. Others concern keys that no import uses, so that
-what must be there is known exactly. A last one deletes imported rows of some keys: those may be gone afterwards."""
+Some operations change no row: every check must hold as if they had not happened. Others concern keys that no import uses, so
+that what must be there is known exactly. A last one deletes imported rows of some keys: those may be gone afterwards."""
 
 from dataclasses import dataclass, field
 
@@ -26,7 +26,7 @@ Rows = dict[int, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class Operation:
     """`rows` are added or changed, `keys` are deleted; `rest` says which rows are touched."""
 
     kind: str
@@ -35,7 +35,7 @@ class Deed:
     rest: int = 0
 
     def after(self, before: Rows) -> Rows:
-        """The other engines' rows after the deed."""
+        """The other engines' rows after the operation."""
         match self.kind:
             case "append" | "merge":
                 return {**before, **self.rows}
@@ -46,22 +46,22 @@ class Deed:
         return dict(before)
 
 
-def choose(rng: np.random.Generator, number: int, present: Rows, *, of_rows: bool) -> Deed:
-    """The next deed, for a table that holds these rows of ours. `number` is part of what new rows say."""
+def choose(rng: np.random.Generator, number: int, present: Rows, *, of_rows: bool) -> Operation:
+    """The next operation, for a table that holds these rows of ours. `number` is part of what new rows say."""
     kinds = (*HARMLESS, *OF_ROWS) if of_rows else HARMLESS
     kind = str(rng.choice(kinds))
     if kind in HARMLESS or kind == DELETE:
-        return Deed(kind, rest=int(rng.integers(TOUCHED_EVERY)))
+        return Operation(kind, rest=int(rng.integers(TOUCHED_EVERY)))
     free = [key for key in range(FIRST_KEY, FIRST_KEY + KEYS) if key not in present]
     # An append of a key that is there would make it twice.
     pool = {APPEND: free, MERGE: [*free[:MOST_ROWS], *present], UPDATE: list(present), TAKE: list(present)}[kind]
     if not pool:
-        return Deed(OPTIMIZE)
+        return Operation(OPTIMIZE)
     count = int(rng.integers(1, min(MOST_ROWS, len(pool)) + 1))
     keys = tuple(sorted(int(key) for key in rng.choice(pool, count, replace=False)))
     if kind == TAKE:
-        return Deed(kind, keys=keys)
-    return Deed(kind, {key: f"foreign {number} {key}" for key in keys})
+        return Operation(kind, keys=keys)
+    return Operation(kind, {key: f"foreign {number} {key}" for key in keys})
 
 
 def is_ours() -> pl.Expr:
