@@ -7,7 +7,7 @@ import json
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +61,11 @@ def open_apart(
 ) -> Cutter:
     """As `open_cutter`, but files that need decoding are decoded apart: so many of a tenant at once."""
     found = format_named(options.file_type or definition.table.file_type)
-    job = DecoderJob(definition.to_json(), asdict(options), resume, spool_dir, PieceLimits(), memory_bytes)
-    apart = partial(ApartCutter, definition.tenant, options.what, job, most_of_tenant)
+
+    def apart() -> Cutter:
+        job = DecoderJob(definition.to_json(), asdict(options), resume, spool_dir, PieceLimits(), memory_bytes)
+        return ApartCutter(definition.tenant, options.what, job, most_of_tenant)
+
     if found is not None and (not found.is_text or options.compression is not None):
         return apart()
     here = open_cutter(definition, options, resume=resume, spool_dir=spool_dir)

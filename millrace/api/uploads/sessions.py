@@ -3,18 +3,17 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 from weakref import WeakValueDictionary
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from millrace.api.bookkeeping import surely
 from millrace.api.uploads.session import Session, UploadServices, fail_import
 from millrace.auth.slots import SlotLimit, TenantSlots
 from millrace.formats.apart import open_apart
-from millrace.formats.cut import UploadOptions
+from millrace.formats.cut import Cutter, UploadOptions
 from millrace.model.content import CONTENT, FileMark, other_content
 from millrace.model.errors import Clash, Exceeded, Refused
 from millrace.model.imports import Import
@@ -29,6 +28,9 @@ from millrace.upload.gateway import Resume, Upload
 
 # Options that say what became of an import since it was asked for, not how its file is read.
 _LATER = ("rows", "waived", "deletes", CONTENT)
+
+
+_KEPT = select(t.uploads).where(t.uploads.c.import_id == bindparam("of_import"))
 
 
 def _resume_point(row: Any) -> tuple[Resume | None, KnownStart | None]:
@@ -105,8 +107,7 @@ class Sessions:
         imp = await asyncio.to_thread(known_import, self._services.store, import_id)
         if not imp.accepts_chunks:
             raise Clash(f"Import {import_id} is {imp.state}.", remedy="Begin a new import.", code="not_open")
-        kept = select(t.uploads).where(t.uploads.c.import_id == import_id)
-        row = await asyncio.to_thread(self._services.store.first, kept)
+        row = await asyncio.to_thread(self._kept, import_id)
         confirmed, _ = _resume_point(row)
         # Without the cutter's state the file must come again from its start; chunks already there are not doubled.
         resumable = confirmed if confirmed and confirmed.cutter else None
@@ -137,18 +138,10 @@ class Sessions:
 
     async def _start(self, imp: Import, length: int | None, confirmed: Resume | None) -> Session:
         # The import is admitted: from here on only its file may be refused.
-        definition = await surely(self._services.exchange.definitions.read, imp.definition)
-        said = {name: value for name, value in imp.options.items() if name not in _LATER}
-        options = UploadOptions(**said, deletes=imp.deletes)
         services = self._services
-        resume = confirmed.cutter if confirmed else None
-        known = None if confirmed else await self._known_start(imp)
         try:
             seal = await services.sealing.seal_of(imp)
-            spool = await surely(services.exchange.places.spool)
-            opening = partial(open_apart, definition, options, spool_dir=spool, resume=resume)
-            bounds = {"memory_bytes": services.decoder_bytes, "most_of_tenant": services.decoders}
-            cutter = await surely(opening, **bounds)
+            cutter, known = await surely(self._opened, imp, confirmed)
         except Exceeded:
             # Another time there may be room: nothing is wrong with the file.
             raise
@@ -168,10 +161,24 @@ class Sessions:
         self._open[imp.id] = session
         return session
 
-    async def _known_start(self, imp: Import) -> KnownStart | None:
-        """How the file began when a request brought a part of it before."""
-        kept = select(t.uploads).where(t.uploads.c.import_id == imp.id)
-        return _resume_point(await surely(self._services.store.first, kept))[1]
+    def _opened(self, imp: Import, confirmed: Resume | None) -> tuple[Cutter, KnownStart | None]:
+        """What cuts its file; and how the file began, if a request brought a part of it before."""
+        services = self._services
+        known = None if confirmed else _resume_point(self._kept(imp.id))[1]
+        said = {name: value for name, value in imp.options.items() if name not in _LATER}
+        cutter = open_apart(
+            services.exchange.definitions.read(imp.definition),
+            UploadOptions(**said, deletes=imp.deletes),
+            resume=confirmed.cutter if confirmed else None,
+            spool_dir=services.exchange.places.spool(),
+            memory_bytes=services.decoder_bytes,
+            most_of_tenant=services.decoders,
+        )
+        return cutter, known
+
+    def _kept(self, import_id: str) -> Any:
+        with self._services.store.read() as connection:
+            return connection.execute(_KEPT, {"of_import": import_id}).first()
 
     def on_applied(self, applied: list[Applied]) -> None:
         """Runs in the controller's thread."""
