@@ -10,6 +10,7 @@ from pyroaring import BitMap
 
 from millrace.lake.actions import Action, AddFile, Metadata, Protocol, remove_action
 from millrace.lake.conform import conformed
+from millrace.lake.data_files import refuse_marks_behind
 from millrace.lake.decide import Dead, as_add
 from millrace.lake.deletion_vectors import dead_positions, store_vectors
 from millrace.lake.feed import FEATURE, LOG_RETENTION, has_feed, interval, switched
@@ -58,6 +59,7 @@ def file_actions(
             actions.append(file.to_json(data_change))
             continue
         gone = dead_positions(store, file) | BitMap(() if losers is None else losers)
+        refuse_marks_behind(store, file, gone, rows)
         if len(gone) == rows:
             continue
         if file.path in anew.paths or spec.deletion_vectors == "never":

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from millrace.lake.actions import Action, AddFile, remove_action
 from millrace.lake.changes import EXACT_TYPES
 from millrace.lake.compact import run
+from millrace.lake.data_files import data_file
 from millrace.lake.deletion_vectors import dead_positions, store_vectors
 from millrace.lake.log import Conflict, Snapshot, commit, load, refresh
 from millrace.lake.schema import TableSpec, arrow_schema
@@ -63,7 +63,8 @@ def _narrow(store: Store, snapshot: Snapshot) -> Iterator[AddFile]:
     declared = arrow_schema(snapshot.metadata.schema_json) if snapshot.metadata else pa.schema([])
     wide = [field for field in declared if any(field.type == wider for _, wider in _NARROW)]
     for file in snapshot.files.values() if wide else ():
-        stored = pq.read_schema(store.source(file.name))
+        with data_file(store, file) as parquet:
+            stored = parquet.schema_arrow
         pairs = ((stored.field(field.name).type, field.type) for field in wide if field.name in stored.names)
         if any(pair in _NARROW for pair in pairs):
             yield file

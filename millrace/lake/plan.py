@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millrace.lake.actions import Action, AddFile, Transaction, now_ms, remove_action
 from millrace.lake.batch import DefinedFile, WriteBatch
 from millrace.lake.change_files import ChangeFiles, CommitChanges
 from millrace.lake.changes import Rewrites, declaration, file_actions, next_schema
+from millrace.lake.data_files import data_file
 from millrace.lake.decide import Decision, TableContents, as_add, decide_keyed, decide_keyless
 from millrace.lake.feed import has_feed
 from millrace.lake.foreign import refuse_unwritable
@@ -173,8 +175,11 @@ class Planner:
         return replace(file, stats=file_statistics(pq.read_metadata(self._store.source(file.path))))
 
     def _misshapen(self, snapshot: Snapshot, reshape: Reshape) -> frozenset[str]:
-        schemas = {path: pq.read_schema(self._store.source(file.name)) for path, file in snapshot.files.items()}
-        return frozenset(path for path, schema in schemas.items() if reshape.is_needed(schema))
+        return frozenset(path for path, file in snapshot.files.items() if reshape.is_needed(self._stored(file)))
+
+    def _stored(self, file: AddFile) -> pa.Schema:
+        with data_file(self._store, file) as parquet:
+            return parquet.schema_arrow
 
     def _tombstones(self, known: TableContents, decision: Decision) -> tuple[str, ...]:
         """The tombstone files to list from now on. Many small files are merged into one."""

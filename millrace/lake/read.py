@@ -14,7 +14,8 @@ from pyroaring import BitMap
 from millrace.lake.actions import AddFile, DeletionVector
 from millrace.lake.apart import rows_apart
 from millrace.lake.bounds import too_large
-from millrace.lake.conform import UNVERSIONED, conformed, opened, present, versions_of
+from millrace.lake.conform import UNVERSIONED, conformed, present, versions_of
+from millrace.lake.data_files import data_file, group_batches, refuse_marks_behind, refuse_other_count
 from millrace.lake.deletion_vectors import dead_positions, load_vector
 from millrace.lake.log import Snapshot
 from millrace.lake.schema import SYSTEM_COLUMNS, VERSION_COLUMN, arrow_schema
@@ -70,9 +71,9 @@ def read_in_shape(
     if store.bounds.rows_apart:
         return _bounded_table(store, file, dead, schema)
     # Only parts of the file are read. So a remote file need not be fetched completely.
-    with opened(store.source(file.name)) as parquet:
+    with data_file(store, file) as parquet:
+        is_live = _is_live(store, file, parquet.metadata.num_rows, dead)
         table = parquet.read(present(parquet.schema_arrow, schema.names))
-        is_live = _is_live(parquet.metadata.num_rows, dead)
     # Arrow cannot filter all types that files may have.
     rows = conformed(table, schema, store.where, file.name)
     return rows.filter(pa.array(is_live)) if dead else rows
@@ -83,8 +84,8 @@ def read_live_groups(store: Store, file: AddFile, dead: BitMap, schema: pa.Schem
     if store.bounds.rows_apart:
         yield from _live_pieces(store, file, dead, schema)
         return
-    with opened(store.whole(file.name)) as parquet:
-        yield from _groups(store, file, parquet, _is_live(parquet.metadata.num_rows, dead), schema)
+    with data_file(store, file, whole=True) as parquet:
+        yield from _groups(store, file, parquet, _is_live(store, file, parquet.metadata.num_rows, dead), schema)
 
 
 def read_marked_groups(store: Store, file: AddFile, marked: Marks, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -92,7 +93,7 @@ def read_marked_groups(store: Store, file: AddFile, marked: Marks, schema: pa.Sc
     if store.bounds.rows_apart:
         yield from _live_pieces(store, file, BitMap(np.flatnonzero(~marked)), schema)
         return
-    with opened(store.whole(file.name)) as parquet:
+    with data_file(store, file, whole=True) as parquet:
         yield from _groups(store, file, parquet, marked, schema)
 
 
@@ -102,11 +103,13 @@ def _groups(
     """Decodes only groups with a marked row."""
     columns, start = present(parquet.schema_arrow, schema.names), 0
     for number in range(parquet.metadata.num_row_groups):
-        here = marked[start : start + parquet.metadata.row_group(number).num_rows]
-        start += len(here)
-        if here.any():
-            group = conformed(parquet.read_row_group(number, columns), schema, store.where, file.name)
-            yield group.filter(pa.array(here))
+        end = start + parquet.metadata.row_group(number).num_rows
+        if marked[start:end].any():
+            for rows in group_batches(parquet, number, columns):
+                here, start = marked[start : start + rows.num_rows], start + rows.num_rows
+                if here.any():
+                    yield conformed(rows, schema, store.where, file.name).filter(pa.array(here))
+        start = end
 
 
 def _live_pieces(store: Store, file: AddFile, dead: BitMap, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -117,6 +120,8 @@ def _live_pieces(store: Store, file: AddFile, dead: BitMap, schema: pa.Schema) -
         is_live[gone[first:end] - start] = False
         start += batch.num_rows
         yield conformed(pa.Table.from_batches([batch]), schema, store.where, file.name).filter(pa.array(is_live))
+    refuse_other_count(store, file, start)
+    refuse_marks_behind(store, file, dead, start)
 
 
 def _bounded_table(store: Store, file: AddFile, dead: BitMap, schema: pa.Schema) -> pa.Table:
@@ -129,7 +134,8 @@ def _bounded_table(store: Store, file: AddFile, dead: BitMap, schema: pa.Schema)
     return pa.concat_tables(pieces)
 
 
-def _is_live(rows: int, dead: BitMap) -> Marks:
+def _is_live(store: Store, file: AddFile, rows: int, dead: BitMap) -> Marks:
+    refuse_marks_behind(store, file, dead, rows)
     is_live = np.ones(rows, dtype=bool)
     is_live[np.asarray(dead.to_array())] = False
     return is_live
@@ -137,7 +143,10 @@ def _is_live(rows: int, dead: BitMap) -> Marks:
 
 def row_count(store: Store, file: AddFile) -> int:
     """The number of all rows of a file, also if its writer did not tell it."""
-    return file.rows if file.rows >= 0 else pq.read_metadata(store.source(file.name)).num_rows
+    if file.rows >= 0:
+        return file.rows
+    with data_file(store, file) as parquet:
+        return int(parquet.metadata.num_rows)
 
 
 def rows_up_to(store: Store, snapshot: Snapshot, version: int) -> dict[str, Positions]:
@@ -160,7 +169,7 @@ def _positions(store: Store, file: AddFile, version: int) -> Positions:
         pieces = _live_pieces(store, file, BitMap(), schema)
         known = [versions_of(piece[VERSION_COLUMN]) for piece in pieces]
         return np.flatnonzero(np.concatenate(known) <= version).astype(np.uint32)
-    with opened(store.source(file.name)) as parquet:
+    with data_file(store, file) as parquet:
         oldest, newest = _range(parquet)
         if newest is not None and newest <= version:
             return np.arange(parquet.metadata.num_rows, dtype=np.uint32)

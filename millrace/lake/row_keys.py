@@ -11,7 +11,8 @@ import pyarrow as pa
 from millrace.lake.actions import AddFile, Metadata
 from millrace.lake.apart import rows_apart
 from millrace.lake.bounds import too_large
-from millrace.lake.conform import conformed, opened, present, versions_of
+from millrace.lake.conform import conformed, present, versions_of
+from millrace.lake.data_files import data_file, group_batches, refuse_other_count
 from millrace.lake.key_format import write_keys
 from millrace.lake.keyhash import hash_keys
 from millrace.lake.keys import KeyFile, sidecar_name
@@ -29,6 +30,7 @@ def make_sidecar(store: Store, file: AddFile, key: Sequence[str], table: Metadat
         rows += part.num_rows
         if rows > store.bounds.file_rows:
             raise too_large(store.where, file.name, f"has more than {store.bounds.file_rows} rows")
+    refuse_other_count(store, file, rows)
     none = np.empty(0, dtype=np.uint64)
     h1, h2 = (np.concatenate([none, *(pair[lane] for pair in lanes)]) for lane in (0, 1))
     version = np.concatenate([np.empty(0, dtype=np.int64), *versions])
@@ -45,12 +47,12 @@ def _rows(store: Store, file: AddFile, key: Sequence[str], table: Metadata | Non
             schema = _columns(key, declared or batch.schema)
             yield conformed(pa.Table.from_batches([batch]), schema, store.where, file.name)
         return
-    with opened(store.source(file.name)) as parquet:
+    with data_file(store, file) as parquet:
         stored = parquet.schema_arrow
         schema = _columns(key, declared or stored)
         for number in range(parquet.metadata.num_row_groups):
-            rows = parquet.read_row_group(number, present(stored, schema.names))
-            yield conformed(rows, schema, store.where, file.name)
+            for rows in group_batches(parquet, number, present(stored, schema.names)):
+                yield conformed(rows, schema, store.where, file.name)
 
 
 def _columns(key: Sequence[str], declared: pa.Schema) -> pa.Schema:

@@ -47,6 +47,11 @@ def _words(error: BaseException) -> str:
 def _remedy(error: BaseException, folder: Path) -> str:
     if isinstance(error, MillraceError) and error.remedy:
         return error.remedy
+    if isinstance(error, FileNotFoundError):
+        return (
+            f"Put the file back into {folder} from a copy. If nobody has one, undo what needs it (RESTORE TABLE … TO VERSION "
+            "AS OF …), or take the missing files out of the table (FSCK REPAIR TABLE; DeltaTable.repair of deltalake)."
+        )
     if isinstance(error, OSError):
         return f"Mend the access to {folder}, or its space."
     return f"Restore {folder} from a copy, or undo what another program changed there."
