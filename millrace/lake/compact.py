@@ -110,14 +110,18 @@ def _exchange(
 
 
 def _died_meanwhile(store: Store, snapshot: Snapshot, rewrite: Rewrite, planned: dict[str, BitMap]) -> Dead | None:
-    """Positions in the new file of rows that were deleted since they were read; None if a file is gone."""
+    """Positions in the new file of rows that were deleted since they were read. None if a file is gone, or has rows
+    again that were left out: another engine may have restored an earlier version."""
     died, offset = [np.empty(0, dtype=np.uint32)], 0
     for file in rewrite:
         current = snapshot.files.get(file.path)
         if current is None:
             return None
         if current.deletion_vector != file.deletion_vector:
-            newly = np.asarray((dead_positions(store, current) - planned[file.path]).to_array())
+            now_dead = dead_positions(store, current)
+            if planned[file.path] - now_dead:
+                return None
+            newly = np.asarray((now_dead - planned[file.path]).to_array())
             skipped = np.searchsorted(np.asarray(planned[file.path].to_array()), newly)
             died.append((newly - skipped + offset).astype(np.uint32))
         offset += file.rows - len(planned[file.path])

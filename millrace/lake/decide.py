@@ -64,6 +64,10 @@ class TableContents:
         paths, hits = self.index.find(self.snapshot, h1, h2)
         return paths, _alive(self.store, self.snapshot, paths, hits)
 
+    def has_had(self, path: str) -> bool:
+        """Whether the table got this file earlier. A retry must not bring back rows that another engine has deleted since."""
+        return path in self.snapshot.files or path in self.snapshot.removed
+
     def is_useless(self) -> IsUseless:
         """Tombstones of keys that have a newer row. They are useless: the newer row always wins where they would."""
 
@@ -95,7 +99,7 @@ class _NewRows:
 
 def decide_keyed(known: TableContents, staged: Sequence[StagedFile], *, tell_updates: bool = False) -> Decision:
     """For each key, the row or delete of the greatest version wins, among staged and live ones."""
-    files = [file for file in _distinct(staged) if file.path not in known.snapshot.files and file.rows]
+    files = [file for file in _distinct(staged) if file.rows and not known.has_had(file.path)]
     graves = [name for name in dict.fromkeys(file.tombstones for file in staged) if name and name not in known.listed]
     decision = Decision(added=files, updated={} if tell_updates else None)
     sources = [known.index.staged(as_add(file)) for file in files] + known.tombstones.read(graves)

@@ -134,18 +134,24 @@ def refresh(store: Store, snapshot: Snapshot) -> Snapshot:
     replaced is found before anybody builds on it."""
     if snapshot.version < 0:
         return load(store)
-    for _ in range(MOST_COMMITS):
+    for number in range(MOST_COMMITS):
         name = commit_name(snapshot.version + 1)
         try:
             body = store.read_log(name)
         except FileNotFoundError:
             store.expect(snapshot.files)
             # The log is cleaned from the oldest version on: if our own version exists, all later versions do.
-            now = store.identity(commit_name(snapshot.version))
-            return snapshot if now is not None and now == snapshot.entry else load(store)
+            return snapshot if _is_unchanged(store, snapshot) else load(store)
+        if number == 0 and not _is_unchanged(store, snapshot):
+            return load(store)
         folded = _folded(store, snapshot, body, snapshot.version + 1)
         snapshot = replace(folded, entry=store.identity_of(name, len(body)))
     raise too_large(store.where, LOG_FOLDER, f"has got {MOST_COMMITS} versions since it was read")
+
+
+def _is_unchanged(store: Store, snapshot: Snapshot) -> bool:
+    now = store.identity(commit_name(snapshot.version))
+    return now is not None and now == snapshot.entry
 
 
 def commit(store: Store, snapshot: Snapshot, actions: Sequence[Action]) -> Snapshot:

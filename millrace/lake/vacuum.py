@@ -34,7 +34,7 @@ def vacuum(store: Store, retention: timedelta, grace: timedelta) -> list[str]:
     sidecars, runs = store.list(KEYS_FOLDER), store.list(RUNS_FOLDER)
     unpublished = unpublished_names(store)
     snapshot = load(store)
-    now, seen = now_ms() / 1000, _first_seen(store)
+    now, seen = now_ms() / 1000, first_seen(store)
     referenced = _referenced(store, snapshot) | unpublished
     idle = {entry.name: min(seen.get(entry.name, now), now) for entry in data if entry.name not in referenced}
     # Only the commit that a file of changes was written for names it, if any does.
@@ -76,12 +76,13 @@ def _referenced(store: Store, snapshot: Snapshot) -> set[str]:
     return names | set(TableState.of(snapshot.metadata).tombstones)
 
 
-def _first_seen(store: Store) -> dict[str, float]:
+def first_seen(store: Store) -> dict[str, float]:
+    """What the last vacuum noted. Nothing if the note was damaged: then the times begin anew."""
     try:
-        seen: dict[str, float] = orjson.loads(store.read(RECORD))
-    except (FileNotFoundError, orjson.JSONDecodeError):
+        noted = orjson.loads(store.read(RECORD))
+        return {str(name): float(since) for name, since in noted.items()}
+    except (FileNotFoundError, ValueError, TypeError, AttributeError):
         return {}
-    return seen
 
 
 def _covers_any(store: Store, run: str, snapshot: Snapshot) -> bool:

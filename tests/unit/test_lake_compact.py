@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from millrace.lake.actions import AddFile
+from millrace.lake.actions import AddFile, remove_action
 from millrace.lake.compact import MOST_BYTES, MOST_ROWS, MOST_SMALL_FILES, plan, run
 from millrace.lake.core_share import CoreShare
 from millrace.lake.keys import KEYS_FOLDER
 from millrace.lake.log import Snapshot, load
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
-from millrace.lake.vacuum import vacuum
+from millrace.lake.vacuum import RECORD, vacuum
+from tests.support.foreign import commit
 from tests.support.lake import (
     KEYED,
     KEYLESS,
@@ -27,6 +28,7 @@ from tests.support.lake import (
     read_by_polars,
     stage,
     stage_chunks,
+    stage_mixed,
 )
 
 NOW = timedelta(0)
@@ -99,6 +101,18 @@ def test_a_rewrite_ends_when_one_of_its_files_is_gone(scattered: LakeTable) -> N
     assert content(scattered) == expected
 
 
+def test_a_rewrite_ends_when_another_engine_brings_deleted_rows_back(tmp_path: Path) -> None:
+    table = LakeTable(Store(tmp_path), KEYED)
+    apply_rows(table, [(key, 1) for key in range(100)])
+    before, earlier = content(table), table.snapshot().files.values()
+    table.apply([stage_mixed(table.store, [(key, 2, True) for key in range(40)])])
+    (rewrite,) = plan(table.snapshot())
+    removes = [remove_action(file) for file in table.snapshot().files.values()]
+    restore = [*removes, *(file.to_json() for file in earlier)]
+    assert run(RivalStore(tmp_path, [lambda: commit(tmp_path, *restore)]), KEYED, rewrite) is None
+    assert content(table) == read_by_polars(tmp_path) == before
+
+
 def test_updates_after_compaction_find_the_moved_rows(scattered: LakeTable) -> None:
     before = content(scattered)
     LakeTable(Store(scattered.store.root), KEYED).maintain()
@@ -135,6 +149,15 @@ def test_vacuum_deletes_what_has_been_unreferenced_for_the_retention(scattered: 
     assert {entry.name for entry in store.list("")} >= {file.name for file in load(store).files.values()}
     assert len(store.list(KEYS_FOLDER)) == len(load(store).files)
     assert content(scattered) == read_by_polars(store.root) == before
+
+
+@pytest.mark.parametrize("note", [b"", b"null", b'{"part', b'{"part": "yesterday"}'])
+def test_a_damaged_note_of_the_vacuum_only_prolongs_the_retention(scattered: LakeTable, note: bytes) -> None:
+    scattered.maintain()
+    make_old(scattered.store, hours=2)
+    scattered.store.write(RECORD, note)
+    assert vacuum(scattered.store, HOUR, NOW) == []
+    assert len(vacuum(scattered.store, NOW, NOW)) > MOST_SMALL_FILES
 
 
 def test_vacuum_keeps_young_staged_files_and_vectors(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Tables that other engines changed: what we can go on with goes on, the rest is refused in words that say what to do."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,13 @@ from millrace.lake.actions import DeletionVector
 from millrace.lake.deletion_vectors import load_vector, store_vectors, vector_file
 from millrace.lake.foreign import refuse_unreadable
 from millrace.lake.log import load
-from millrace.lake.schema import TableSpec
+from millrace.lake.schema import DeletionVectors, TableSpec
 from millrace.lake.sidecar import write_data_file
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.model.errors import Corrupt, Unavailable
 from tests.support.foreign import change_metadata, commit, fields_of, file_of, give_features, last_action
-from tests.support.lake import KEYLESS, read_by_deltalake, stage_chunks
+from tests.support.lake import KEYED, KEYLESS, apply_rows, read_by_deltalake, stage, stage_chunks
 from tests.support.revisions import ID, Revisions, column, rows_of, write_under
 
 TEXT = column("text", ["null", "string"])
@@ -243,3 +244,18 @@ def test_deltalake_updates_deletes_and_merges_between_our_commits(tmp_path: Path
         "a": "a at 5", "b": "b at 2", "c": "c at 3", "d": "d at 3", "e": "merged", "f": "f at 4", "z": "z at 4",
     }  # fmt: skip
     assert rows.num_rows == 7
+
+
+@pytest.mark.parametrize("vectors", ["never", "auto"])
+def test_a_retry_brings_no_row_back_that_another_engine_has_deleted(tmp_path: Path, vectors: DeletionVectors) -> None:
+    spec = replace(KEYED, deletion_vectors=vectors)
+    table = LakeTable(Store(tmp_path), spec)
+    staged = stage(table.store, [(1, 1), (2, 1)])
+    table.apply([staged])
+    deltalake.DeltaTable(str(tmp_path)).delete("id = 1")
+    before = load(table.store)
+    for handle in (table, LakeTable(Store(tmp_path), spec)):
+        assert handle.apply([staged]) == before
+    assert read_by_deltalake(tmp_path) == [(2, 1)]
+    apply_rows(table, [(1, 2)])
+    assert read_by_deltalake(tmp_path) == [(1, 2), (2, 1)]

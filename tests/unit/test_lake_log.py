@@ -145,3 +145,16 @@ def test_nobody_builds_on_an_entry_that_was_replaced(tmp_path: Path, how: str) -
     path.write_bytes(written)
     apply_rows(table, [(3, 3)])
     assert content(table) == read_by_polars(tmp_path) == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_nobody_builds_on_a_replaced_entry_that_has_a_successor(tmp_path: Path) -> None:
+    table = LakeTable(Store(tmp_path), KEYED)
+    apply_rows(table, [(1, 1)])
+    apply_rows(table, [(2, 2)])
+    table.store.delete(commit_name(1))
+    other = LakeTable(Store(tmp_path), KEYED)
+    apply_rows(other, [(3, 3)])
+    apply_rows(other, [(4, 4)])
+    apply_rows(table, [(5, 5)])
+    assert table.snapshot() == load(table.store)
+    assert content(table) == read_by_polars(tmp_path) == [(1, 1), (3, 3), (4, 4), (5, 5)]

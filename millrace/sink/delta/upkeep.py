@@ -7,8 +7,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-import orjson
-
 from millrace.exchange.places import Places
 from millrace.exchange.safe_version import SafeVersion
 from millrace.lake.batch import unpublished_names
@@ -17,7 +15,7 @@ from millrace.lake.schema import TableSpec
 from millrace.lake.state import NO_FLOOR
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
-from millrace.lake.vacuum import RECORD, vacuum
+from millrace.lake.vacuum import RECORD, first_seen, vacuum
 from millrace.model.imports import REPLAYABLE_US
 from millrace.observe import observe
 from millrace.seal.keyring import Keyring
@@ -135,11 +133,9 @@ def vacuum_idle(places: Places, keyring: Keyring) -> None:
 def _is_idle(root: Path) -> bool:
     """Whether the last vacuum was long ago and has left something that can go now."""
     record, now = root / RECORD, time.time()
-    if not record.is_file() or record.stat().st_mtime > now - IDLE.total_seconds():
+    if not record.is_file() or not _is_past(record, IDLE.total_seconds()):
         return False
-    return any(
-        since <= now - REMOVED_FILES_KEPT.total_seconds() for since in orjson.loads(record.read_bytes()).values()
-    )
+    return any(since <= now - REMOVED_FILES_KEPT.total_seconds() for since in first_seen(Store(root)).values())
 
 
 def _drop_delivered(table: Store, staged: Path, before: float) -> None:
@@ -172,6 +168,11 @@ def settled_version(safe_version: SafeVersion) -> int:
 def _is_vacuum_due(root: Path) -> bool:
     """Listing a busy table's folder costs more than the files of a few minutes are worth."""
     try:
-        return (root / RECORD).stat().st_mtime <= time.time() - VACUUM_SECONDS
+        return _is_past(root / RECORD, VACUUM_SECONDS)
     except FileNotFoundError:
         return True
+
+
+def _is_past(path: Path, seconds: float) -> bool:
+    """Whether the file is that old. Also if it is from the future: then the clock was wrong, and nobody waits for it."""
+    return abs(time.time() - path.stat().st_mtime) >= seconds
