@@ -13,6 +13,7 @@ import orjson
 from millrace.lake.sidecar import StagedFile
 from millrace.lake.state import NO_FLOOR
 from millrace.lake.store import Store
+from millrace.model.errors import Corrupt
 from millrace.model.table import Definition
 
 Definitions = Callable[[str], Definition]
@@ -89,5 +90,12 @@ def unpublished_names(store: Store) -> set[str]:
 def _records(store: Store, import_id: str | None = None) -> Iterator[tuple[str, str | None, StagedFile]]:
     for entry in store.list(FOLDER):
         if import_id is None or entry.name.removeprefix(f"{FOLDER}/").rsplit(".", 2)[0] == import_id:
-            record = orjson.loads(store.read(entry.name))
-            yield entry.name, record["definition"], StagedFile.from_dict(record["file"])
+            try:
+                record = orjson.loads(store.read(entry.name))
+                definition, file = record["definition"], StagedFile.from_dict(record["file"])
+            except (ValueError, LookupError, TypeError) as error:
+                raise Corrupt(
+                    f"{store.path(entry.name)}, which names rows that await the end of their import, is damaged.",
+                    remedy="Restore it from a copy. Without one, delete it and import these rows again.",
+                ) from error
+            yield entry.name, definition, file

@@ -64,6 +64,8 @@ def load_vector(store: Store, vector: DeletionVector) -> BitMap:
             if name is None or not store.renew(name):
                 raise
             return read(store, vector)
+    except FileNotFoundError as error:
+        raise _damaged(store, vector, "its file is missing") from error
     except (ValueError, struct.error) as error:
         raise _damaged(store, vector, str(error)) from error
 

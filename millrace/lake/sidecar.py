@@ -126,18 +126,25 @@ def _write_rows(
     store: Store, table: pa.Table, keys: KeyFile | None, name_prefix: str, chunks: Sequence[StagedChunk]
 ) -> StagedFile:
     data, footer = _encoded(table)
-    path = f"{name_prefix}-{store.digest(data)}.parquet"
+    digest = store.digest(data)
+    path = f"{name_prefix}-{digest}.parquet"
     sidecar = None
     if keys is not None:
         # Written first, so that each data file that can be committed has it.
         sidecar = sidecar_name(path)
         write_keys(store, sidecar, replace(keys, files=(path,)))
-    if not store.put_if_absent(path, data) and store.size(path) != len(data):
-        raise Corrupt(
-            f"{store.path(path)} has another size than its name says.", remedy="Delete it and stage the rows again."
-        )
+    if not store.put_if_absent(path, data) and not _is_whole(store, path, digest):
+        # A machine that lost power may have kept a part of it, or its length alone.
+        store.write(path, data)
     stats = file_statistics(footer, finite_columns(table)) if store.may_tell(path) else None
     return StagedFile(path, len(data), table.num_rows, sidecar, tuple(chunks), stats=stats)
+
+
+def _is_whole(store: Store, path: str, digest: str) -> bool:
+    try:
+        return store.digest(store.read(path)) == digest
+    except (Corrupt, FileNotFoundError):
+        return False
 
 
 def sorted_keys(

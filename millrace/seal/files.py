@@ -119,12 +119,22 @@ def open_part(path: Path, name: str, keyring: Keyring, tenant: str, table: str) 
 
 
 def unseal(staged: Store, file: StagedFile, table: Store) -> None:
-    """Copies a staged file into the table, in plain. Done again it changes nothing."""
+    """Copies a staged file into the table, in plain. Done again it changes nothing, unless the first copy was cut off."""
     for part in file.parts:
-        if table.exists(part):
+        copied = _size(table, part)
+        if copied is None:
+            table.put_if_absent(part, staged.read(part))
+        elif _size(staged, part) in (copied, None):
             table.secure(part)
         else:
-            table.put_if_absent(part, staged.read(part))
+            table.write(part, staged.read(part))
+
+
+def _size(store: Store, name: str) -> int | None:
+    try:
+        return store.size(name)
+    except FileNotFoundError:
+        return None
 
 
 def _opened(name: str, content: bytes, keyring: Keyring, tenant: str, table: str) -> bytes:

@@ -2,6 +2,7 @@
 
 import random
 import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import deltalake
@@ -10,13 +11,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from millrace.lake import actions
+from millrace.lake.batch import FOLDER as UNPUBLISHED
+from millrace.lake.batch import DefinedFile, keep_unpublished, unpublished_files
 from millrace.lake.checkpoint import LOG_FOLDER
 from millrace.lake.checkpointing import CHECKPOINT_INTERVAL
 from millrace.lake.log import commit_name, load
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
+from millrace.lake.vacuum import vacuum
 from millrace.model.errors import Corrupt
-from tests.support.lake import KEYED, apply_rows, content, newest, read_by_deltalake, read_by_polars
+from millrace.seal.files import unseal
+from tests.support.lake import KEYED, apply_rows, content, newest, read_by_deltalake, read_by_polars, stage
 
 ROWS = [[(key, version) for key in range(version % 5, 60, 1 + version % 3)] for version in range(45)]
 EXPECTED = newest(row for rows in ROWS for row in rows)
@@ -165,3 +170,41 @@ def test_a_checkpoint_in_several_parts_is_read(store: Store) -> None:
             store.delete(entry.name)
     assert load(store) == whole
     assert deltalake.DeltaTable(str(store.root)).version() == whole.version
+
+
+@pytest.mark.parametrize("how", ["empty", "cut", "zeros", "bit"])
+def test_rows_that_are_staged_again_mend_their_damaged_file(tmp_path: Path, how: str) -> None:
+    table, rows = LakeTable(Store(tmp_path), KEYED), [(key, 1) for key in range(50)]
+    path = Path(table.store.path(stage(table.store, rows).path))
+    path.write_bytes(damaged(path.read_bytes(), how))
+    table.apply([stage(table.store, rows)])
+    assert content(table) == read_by_deltalake(tmp_path) == rows
+
+
+def test_a_damaged_record_of_an_import_that_is_not_published_is_refused_in_words(store: Store) -> None:
+    keep_unpublished(store, "import", DefinedFile(stage(store, [(1000, 1000)])))
+    (record,) = store.list(UNPUBLISHED)
+    store.write(record.name, b"")
+    with pytest.raises(Corrupt, match=record.name):
+        unpublished_files(store, "import", {}.__getitem__)
+    with pytest.raises(Corrupt, match=record.name):
+        vacuum(store, timedelta(0), timedelta(0))
+
+
+def test_a_missing_file_of_deletion_vectors_is_refused_in_words(store: Store) -> None:
+    for path in store.root.glob("*.bin"):
+        path.unlink()
+    with pytest.raises(Corrupt, match="its file is missing"):
+        content(LakeTable(store, KEYED))
+
+
+def test_a_cut_copy_of_a_staged_file_is_copied_again(store: Store, tmp_path: Path) -> None:
+    elsewhere = Store(tmp_path / "staged")
+    staged = stage(elsewhere, [(1000, 1000)])
+    store.write(staged.path, b"PAR1")
+    unseal(elsewhere, staged, store)
+    elsewhere.delete(staged.path)
+    unseal(elsewhere, staged, store)
+    table = LakeTable(store, KEYED)
+    table.apply([staged])
+    assert content(table) == [*EXPECTED, (1000, 1000)]
