@@ -10,7 +10,8 @@ from pathlib import Path
 from millrace.model.errors import MillraceError
 from tests.interop.comparing import compare, compare_counts
 from tests.interop.filters import FILTERED, PRUNED, Filters, filters_of, one_file_of_many, pruned_filters
-from tests.interop.outcome import ALONE, FAILED, REFUSED_BY_WRITER, TAKEN, Cell, brief, judged
+from tests.interop.outcome import ALONE, FAILED, REFUSED_BY_WRITER, RESUMED, TAKEN, Cell, brief, judged
+from tests.interop.parking import STOPPERS, park
 from tests.interop.readers import Engines, Reader
 from tests.interop.shapes import COLUMNS, NAMES, SHAPES, TEXT_KEY, Shape
 from tests.interop.table import MatrixTable, base_table
@@ -45,7 +46,7 @@ class Matrix:
         return cells
 
     def _cells(self) -> Iterator[Cell]:
-        for (shape, mode), cells in planned().items():
+        for shape, mode, cells in planned():
             wanted = [cell for cell in cells if not self._only or any(part in cell.name for part in self._only)]
             if wanted:
                 yield from self._column(shape, mode, wanted)
@@ -58,7 +59,9 @@ class Matrix:
             yield from (replace(cell, outcome=outcome, words=brief(words, self._folder)) for cell in cells)
             return
         for cell in cells:
-            if cell.writer != ALONE:
+            if cell.intended == RESUMED:
+                self._park(base, cell)
+            elif cell.writer != ALONE:
                 self._operation(base, self._writers[cell.writer], cell)
             elif cell.operation == FILTERED:
                 self._count(cell, base.root, filters_of(base))
@@ -68,10 +71,21 @@ class Matrix:
                 self._read(cell, base, 0)
             yield cell
 
+    def _copy(self, base: MatrixTable, cell: Cell) -> MatrixTable:
+        name = f"{cell.writer}-{cell.operation}-{SHAPES.index(base.shape)}-{base.mode}"
+        return base.copy(self._folder / name.replace(" ", "").replace(",", "-"))
+
+    def _park(self, base: MatrixTable, cell: Cell) -> None:
+        table = self._copy(base, cell)
+        try:
+            park(self._engines.spark, table, cell, go_on)
+        except Exception as error:
+            cell.outcome, cell.words = FAILED, f"{type(error).__name__}: {error}"
+        cell.words = brief(cell.words, table.home)
+        self._read(cell, table, base.version + 1)
+
     def _operation(self, base: MatrixTable, writer: Writer, cell: Cell) -> None:
-        operation = cell.operation
-        name = f"{writer.name}-{operation}-{SHAPES.index(base.shape)}-{base.mode}".replace(" ", "")
-        table = base.copy(self._folder / name)
+        operation, table = cell.operation, self._copy(base, cell)
         try:
             perform(writer, operation, table)
         except Exception as error:
@@ -110,17 +124,19 @@ class Matrix:
                 self._told(cell)
 
 
-def planned() -> dict[tuple[Shape, str], list[Cell]]:
+def planned() -> list[tuple[Shape, str, list[Cell]]]:
     """The cells of a run, by table and mode."""
-    return {(shape, mode): [Cell(*row, shape.name, mode) for row in _rows(shape)] for shape, mode in COLUMNS}
+    return [(shape, mode, list(_cells(shape, mode))) for shape, mode in COLUMNS]
 
 
-def _rows(shape: Shape) -> list[tuple[str, str]]:
-    rows = [(ALONE, ""), *((ALONE, filters) for filters in (FILTERED, PRUNED) if shape is TEXT_KEY)]
-    operations = (IN_TURN,) if shape is NAMES else OPERATIONS
-    rows += product((Deltalake.name, Spark.name), operations)
-    # What deltalake and polars make of INT96 is known; one table shows that Millrace and the others read it.
-    return [*rows, (SparkInt96.name, IN_TURN)] if shape is TEXT_KEY else rows
+def _cells(shape: Shape, mode: str) -> Iterator[Cell]:
+    rows = [(ALONE, ""), *product((Deltalake.name, Spark.name), (IN_TURN,) if shape is NAMES else OPERATIONS)]
+    if shape is TEXT_KEY:
+        # What deltalake and polars make of INT96 is known; one table shows that Millrace and the others read it.
+        rows += [(SparkInt96.name, IN_TURN), (ALONE, FILTERED), (ALONE, PRUNED)]
+    yield from (Cell(*row, shape.name, mode) for row in rows)
+    if shape is TEXT_KEY and mode == "auto":
+        yield from (Cell(Spark.name, stopper.name, shape.name, mode, intended=RESUMED) for stopper in STOPPERS)
 
 
 def go_on(table: MatrixTable) -> None:

@@ -10,6 +10,8 @@ from millrace.model.sinks import SinkFailed
 from tests.interop.known import ACCEPTED, FAULTS, Fault
 
 TAKEN, REFUSED_BY_WRITER, PARKED, FAILED = "taken", "refused by the writer", "parked", "failed"
+# Parked, with a remedy that helped.
+RESUMED = "resumed"
 ALONE = "Millrace alone"
 MOST_WORDS = 300
 _RANDOM = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b[0-9a-f]{16,}\b")
@@ -17,8 +19,8 @@ _RANDOM = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b[0-9a-f]{16,}
 
 @dataclass
 class Cell:
-    """`words` is the refusal. `readers` has by reader what it read wrongly: nothing if every version was as the model
-    says, or differs from it by a known fault of that reader."""
+    """`words` is the refusal, `intended` the outcome that is right. `readers` has by reader what it read wrongly: nothing if
+    every version was as the model says, or differs from it by a known fault of that reader."""
 
     writer: str
     operation: str
@@ -28,6 +30,7 @@ class Cell:
     words: str = ""
     versions: int = 0
     readers: dict[str, str] = field(default_factory=dict)
+    intended: str = TAKEN
 
     @property
     def name(self) -> str:
@@ -35,7 +38,7 @@ class Cell:
 
     @property
     def is_sound(self) -> bool:
-        is_expected = self.outcome == TAKEN or (self.outcome, self.name) in ACCEPTED
+        is_expected = self.outcome == self.intended or (self.outcome, self.name) in ACCEPTED
         return is_expected and not any(self.readers.values())
 
     def fault(self, reader: str) -> Fault | None:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.interop.outcome import FAILED, PARKED, REFUSED_BY_WRITER, Cell
+from tests.interop.outcome import FAILED, PARKED, REFUSED_BY_WRITER, RESUMED, TAKEN, Cell
 from tests.interop.readers import NAMES
 from tests.interop.shapes import COLUMNS
 
@@ -16,6 +16,13 @@ STORED = Path(__file__).with_name("result.json")
 PAGE = ROOT / "docs" / "delta.md"
 BEGIN, END = "<!-- matrix: written by make interop -->", "<!-- end of the matrix -->"
 _BETWEEN = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
+_VERDICTS = {
+    TAKEN: "yes",
+    RESUMED: "parked; yes after the remedy",
+    PARKED: "PARKED",
+    REFUSED_BY_WRITER: "REFUSED",
+    FAILED: "FAILS",
+}
 _COLUMNS = [(shape.name, mode) for shape, mode in COLUMNS]
 
 
@@ -65,7 +72,7 @@ def _shown(cell: Cell | None, notes: list[str]) -> str:
     said = [cell.words] if cell.words else []
     said += [f"{name}: {_without_version(cell.readers[name])}" for name in wrong]
     said += [fault.words for name in NAMES if (fault := cell.fault(name)) is not None and name not in wrong]
-    words = {REFUSED_BY_WRITER: "refused by the writer", PARKED: "parked", FAILED: "FAILS"}.get(cell.outcome, "yes")
+    words = _VERDICTS[cell.outcome]
     if wrong:
         words += f", but WRONG for {', '.join(wrong)}"
     return " ".join([words, *(_mark(note, notes) for note in said)])
