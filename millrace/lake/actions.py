@@ -87,7 +87,7 @@ class AddFile:
         if self.path.startswith(("/", "file:")) or "://" in self.path:
             raise Unavailable(
                 f"The table's file {self.path[:_SHOWN]!r} is outside its folder, as in a shallow clone.",
-                remedy="Copy it here with the engine that added it (CLONE without SHALLOW, or OPTIMIZE FULL), or undo it.",
+                remedy="Write its rows again with the engine that added it (UPDATE … SET x = x), or undo it.",
             )
         return unquote(self.path)
 

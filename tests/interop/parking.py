@@ -4,26 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.interop.engine import Engine
-from tests.interop.model import Model
 from tests.interop.outcome import PARKED, RESUMED, Cell, judged
 from tests.interop.table import MatrixTable
-
-UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
 class Stopper:
-    """Statements of Spark, and what the model makes of them. `says` is a part of the reason for which the table is parked."""
+    """Statements of Spark that change no row. `says` is a part of the reason for which the table is parked."""
 
     name: str
     does: tuple[str, ...]
     says: str
     remedy: str
-    follow: Callable[[Model], None] = lambda _: None
-
-
-def _all_known(model: Model) -> None:
-    model.updated(lambda row: row["note"] is None, "note", UNKNOWN)
 
 
 STOPPERS = (
@@ -49,14 +41,10 @@ STOPPERS = (
         "ALTER TABLE {table} UNSET TBLPROPERTIES ('delta.appendOnly')",
     ),
     Stopper(
-        "not null, remedy",
-        (
-            f"UPDATE {{table}} SET note = '{UNKNOWN}' WHERE note IS NULL",
-            "ALTER TABLE {table} ALTER COLUMN note SET NOT NULL",
-        ),
+        "partitions, remedy",
+        ("CREATE OR REPLACE TABLE {table} USING delta PARTITIONED BY (part) AS SELECT * FROM {table}",),
         "RESTORE TABLE",
         "RESTORE TABLE {table} TO VERSION AS OF {before}",
-        _all_known,
     ),
 )
 BY_NAME = {stopper.name: stopper for stopper in STOPPERS}
@@ -64,7 +52,7 @@ BY_NAME = {stopper.name: stopper for stopper in STOPPERS}
 
 def park(engine: Engine, table: MatrixTable, cell: Cell, go_on: Callable[[MatrixTable], None]) -> None:
     """The table must be parked, and go on after the remedy."""
-    stopper, before, model = BY_NAME[cell.operation], table.version, table.model.copy()
+    stopper, before = BY_NAME[cell.operation], table.version
 
     def run(statement: str) -> None:
         filled = statement.format(table=f"delta.`{table.root}`", before=before)
@@ -72,7 +60,6 @@ def park(engine: Engine, table: MatrixTable, cell: Cell, go_on: Callable[[Matrix
 
     for statement in stopper.does:
         run(statement)
-    stopper.follow(table.model)
     table.note()
     try:
         go_on(table)
@@ -82,7 +69,6 @@ def park(engine: Engine, table: MatrixTable, cell: Cell, go_on: Callable[[Matrix
         cell.words = f"It should have been parked ({stopper.says}): {cell.words}"
         return
     run(stopper.remedy)
-    table.model = model
     table.note()
     go_on(table)
     cell.outcome = RESUMED

@@ -17,16 +17,19 @@ OPTIONS = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.driver.memory": "1g",
+    "spark.driver.memory": "2g",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
+    "spark.default.parallelism": "1",
+    # VACUUM lists folders with so many tasks, by default 10,000.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.log.level": "ERROR",
     # The tables are small: compiling a query takes longer than running it.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xmn800m",
     "spark.ui.showConsoleProgress": "false",
 }
 
