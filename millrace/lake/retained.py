@@ -4,7 +4,7 @@ Engines that vacuum a table keep what a checkpoint names as removed within the r
 adds it again with another deletion vector: then the file is named with its earlier vector, if that is a file too."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from millrace.lake.actions import AddFile, DeletionVector, Metadata, RemovedFile, now_ms
@@ -25,7 +25,11 @@ def with_removed(
     known: RemovedFiles, removed: Iterable[RemovedFile], live: Mapping[str, AddFile]
 ) -> tuple[RemovedFiles, int]:
     """The removed files, and what the new ones take in memory. `live` are the table's files after the removal."""
-    named = {key: file for file in removed if (key := _key(file, live)) is not None}
+    named: dict[str, RemovedFile] = {}
+    for file in removed:
+        key = _key(file, live, lambda key: named.get(key) or known.get(key))
+        if key is not None:
+            named[key] = file
     if not named:
         return known, 0
     held = sum(file.weight for file in named.values()) - sum(known[key].weight for key in named if key in known)
@@ -50,12 +54,18 @@ def retention_of(metadata: Metadata) -> timedelta:
     return timedelta(**{f"{match[2].lower()}s": int(match[1])}) if match else RETENTION
 
 
-def _key(file: RemovedFile, live: Mapping[str, AddFile]) -> str | None:
-    """The same whatever came later, so that a checkpoint names what the log named. None if only an inline vector is gone."""
+def _key(file: RemovedFile, live: Mapping[str, AddFile], known: Callable[[str], RemovedFile | None]) -> str | None:
+    """The path if the whole file is gone, so that it is found by its path. With its vector if only that is gone, or if the
+    file had left before with another vector: a checkpoint names all that the log named. None if only an inline vector is
+    gone."""
     vector = _vector_file(file.deletion_vector)
-    if vector is None:
-        return None if file.path in live else file.path
-    return f"{file.path} {vector}"
+    if vector is None and file.path in live:
+        return None
+    with_vector = f"{file.path} {vector or ''}"
+    if file.path in live or known(with_vector) is not None:
+        return with_vector
+    before = known(file.path)
+    return file.path if before is None or _vector_file(before.deletion_vector) == vector else with_vector
 
 
 def _is_live(file: RemovedFile, live: Mapping[str, AddFile]) -> bool:
