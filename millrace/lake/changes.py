@@ -109,6 +109,14 @@ def declaration(
     return _changed(before, metadata, snapshot.protocol, protocol)
 
 
+def unmistakable(snapshot: Snapshot, actions: Sequence[Action]) -> list[Action]:
+    """The actions of a rewrite that changes no data, with the table's metadata. Some engines ignore such a rewrite when they
+    commit another one of the same files, and every row would be there twice. They do not ignore metadata."""
+    if snapshot.metadata is None or any("metaData" in action for action in actions):
+        return [*actions]
+    return [snapshot.metadata.to_json(), *actions]
+
+
 def next_schema(snapshot: Snapshot, spec: TableSpec) -> str:
     """The columns of a table that no definition changes now. One that was prepared for a definition keeps its columns;
     others get the spec's new ones."""

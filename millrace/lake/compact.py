@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from millrace.lake.actions import AddFile, remove_action
-from millrace.lake.changes import declaration, file_actions
+from millrace.lake.changes import declaration, file_actions, unmistakable
 from millrace.lake.checkpointing import checkpoint_if_due
 from millrace.lake.core_share import CoreShare
 from millrace.lake.decide import Dead, TableContents, as_add
@@ -105,7 +105,7 @@ def _exchange(
     losers = {staged.path: dead} if len(dead) else {}
     actions = [remove_action(snapshot.files[file.path], data_change=False) for file in rewrite]
     actions += file_actions(store, snapshot, spec, [as_add(staged)], losers, data_change=False)
-    committed = commit(store, snapshot, [*declaration(snapshot, spec, actions), *actions])
+    committed = commit(store, snapshot, unmistakable(snapshot, [*declaration(snapshot, spec, actions), *actions]))
     return checkpoint_if_due(store, committed, spec.chunk_memory, spec.log_retention).version
 
 

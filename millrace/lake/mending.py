@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from millrace.lake.actions import Action, AddFile, remove_action
-from millrace.lake.changes import EXACT_TYPES
+from millrace.lake.changes import EXACT_TYPES, unmistakable
 from millrace.lake.compact import run
 from millrace.lake.data_files import data_file
 from millrace.lake.deletion_vectors import dead_positions, store_vectors
@@ -53,9 +53,8 @@ def _moved(store: Store, snapshot: Snapshot) -> list[Action]:
     files = {file.path: file for file in _inline(snapshot)}
     vectors = store_vectors(store, {path: dead_positions(store, file) for path, file in files.items()})
     removed = [remove_action(file, data_change=False) for file in files.values()]
-    return removed + [
-        replace(file, deletion_vector=vectors[path]).to_json(data_change=False) for path, file in files.items()
-    ]
+    added = [replace(file, deletion_vector=vectors[path]).to_json(data_change=False) for path, file in files.items()]
+    return unmistakable(snapshot, removed + added) if files else []
 
 
 def _narrow(store: Store, snapshot: Snapshot) -> Iterator[AddFile]:

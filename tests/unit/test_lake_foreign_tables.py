@@ -10,6 +10,7 @@ import pytest
 from pyroaring import BitMap
 
 from millrace.lake.actions import DeletionVector
+from millrace.lake.compact import MOST_SMALL_FILES
 from millrace.lake.deletion_vectors import load_vector, store_vectors, vector_file
 from millrace.lake.foreign import refuse_unreadable
 from millrace.lake.log import load
@@ -19,7 +20,7 @@ from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.model.errors import Corrupt, Unavailable
 from tests.support.foreign import change_metadata, commit, fields_of, file_of, give_features, last_action
-from tests.support.lake import KEYED, KEYLESS, apply_rows, read_by_deltalake, stage, stage_chunks
+from tests.support.lake import KEYED, KEYLESS, apply_rows, arrow_rows, content, read_by_deltalake, stage, stage_chunks
 from tests.support.revisions import ID, Revisions, column, rows_of, write_under
 
 TEXT = column("text", ["null", "string"])
@@ -269,3 +270,35 @@ def test_a_retry_brings_no_row_back_that_another_engine_has_deleted(
     assert read_by_deltalake(tmp_path) == expected
     apply_rows(table, [(1, 2)])
     assert read_by_deltalake(tmp_path) == [(1, 2), *expected]
+
+
+@pytest.mark.parametrize("change", ["delete", "update", "merge", "optimize"])
+def test_another_engine_that_planned_before_a_compaction_does_not_commit_against_it(
+    tmp_path: Path, change: str
+) -> None:
+    table = LakeTable(Store(tmp_path), replace(KEYED, deletion_vectors="never"))
+    for version in range(MOST_SMALL_FILES + 1):
+        apply_rows(table, [(version, version)])
+    other, before = deltalake.DeltaTable(str(tmp_path)), read_by_deltalake(tmp_path)
+    table.maintain()
+    assert len(table.snapshot().files) == 1
+    with pytest.raises(deltalake.exceptions.CommitFailedError, match="Metadata changed"):
+        foreign_change(other, change)
+    assert read_by_deltalake(tmp_path) == content(table) == before
+    foreign_change(deltalake.DeltaTable(str(tmp_path)), change)
+    apply_rows(table, [(1, 100)])
+    keys = [key for key, _ in read_by_deltalake(tmp_path)]
+    assert len(keys) == len(set(keys))
+
+
+def foreign_change(table: deltalake.DeltaTable, change: str) -> None:
+    if change == "delete":
+        table.delete("id = 1")
+    elif change == "update":
+        table.update(updates={"text": "'1 at 1'"}, predicate="id = 1")
+    elif change == "merge":
+        rows = arrow_rows([(1, 1), (999, 1)])
+        merge = table.merge(rows, "s.id = t.id", source_alias="s", target_alias="t")
+        merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    else:
+        table.optimize.compact()
