@@ -17,8 +17,11 @@ Action = dict[str, Any]
 
 # Those that readers must know as well.
 READER_FEATURES = frozenset(
-    {"deletionVectors", "timestampNtz", "columnMapping", "typeWidening", "typeWidening-preview"}
-)
+    {
+        "deletionVectors", "timestampNtz", "columnMapping", "typeWidening", "typeWidening-preview", "v2Checkpoint",
+        "variantType", "variantType-preview",
+    }
+)  # fmt: skip
 # The features that each writer version brought, before tables listed theirs. A table of version 7 lists them.
 _OF_VERSION = {
     2: {"appendOnly", "invariants"},
@@ -84,7 +87,7 @@ class AddFile:
     @property
     def name(self) -> str:
         """The file's name under the table's root (the log holds it URL-encoded)."""
-        if self.path.startswith(("/", "file:")) or "://" in self.path:
+        if is_address(self.path):
             raise Unavailable(
                 f"The table's file {self.path[:_SHOWN]!r} is outside its folder, as in a shallow clone.",
                 remedy="Write its rows again with the engine that added it (UPDATE … SET x = x), or undo it.",
@@ -225,18 +228,21 @@ class Metadata:
         return cls(
             _text(value, "id"),
             _text(value, "schemaString"),
-            value.get("createdTime") or 0,
+            _number(value, "createdTime", least=-(1 << 63)) if value.get("createdTime") is not None else 0,
             {name: text or "" for name, text in _texts(value.get("configuration") or {}).items()},
-            value.get("name"),
-            tuple(value.get("partitionColumns") or ()),
+            _text(value, "name") if value.get("name") is not None else None,
+            _names(value, "partitionColumns"),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
+    """`strange` are features that readers must know, and that are not known here."""
+
     reader: int = 1
     writer: int = 2
     features: frozenset[str] = frozenset()
+    strange: frozenset[str] = frozenset()
 
     @property
     def is_known(self) -> bool:
@@ -268,8 +274,9 @@ class Protocol:
 
     @classmethod
     def from_json(cls, value: Action) -> "Protocol":
-        named = {*(value.get("readerFeatures") or ()), *(value.get("writerFeatures") or ())}
-        return cls(_number(value, "minReaderVersion"), _number(value, "minWriterVersion"), frozenset(named))
+        read, written = (frozenset(_names(value, name)) for name in ("readerFeatures", "writerFeatures"))
+        versions = _number(value, "minReaderVersion"), _number(value, "minWriterVersion")
+        return cls(*versions, read | written, read - READER_FEATURES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,11 +307,26 @@ def _text(value: Action, name: str) -> str:
     return found
 
 
+def _names(value: Action, name: str) -> tuple[str, ...]:
+    found = value.get(name) or []
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise TypeError(f"{name} is {str(found)[:_SHOWN]!r}, not a list of texts")
+    return tuple(found)
+
+
 def checked_path(path: str) -> str:
+    """ValueError if it is no plain name within the table's folder. A shallow clone has addresses: they are refused where a
+    file is read."""
     name = unquote(path)
-    if "\0" in name or ".." in name.split("/"):
-        raise ValueError(f"the path {path[:_SHOWN]!r} leaves the table's folder")
+    if is_address(path):
+        return path
+    if "\0" in name or not {"", ".", ".."}.isdisjoint(name.split("/")):
+        raise ValueError(f"the path {path[:_SHOWN]!r} leaves the table's folder, or is no plain name")
     return path
+
+
+def is_address(path: str) -> bool:
+    return path.startswith(("/", "file:")) or "://" in path
 
 
 def _number(value: Action, name: str, least: int = 0) -> int:

@@ -54,6 +54,8 @@ WANTED = (
     ("txn", ("appId", "version", "lastUpdated")),
     ("add", ("path", "partitionValues", "size", "modificationTime", "stats", "tags", "deletionVector")),
     ("remove", ("path", "deletionTimestamp", "size", "deletionVector")),
+    # Checkpoints of Delta's version 2 list files elsewhere.
+    ("sidecar", ("path",)),
 )
 # Other writers name the number of rows first too. Where another text stands first, it is parsed.
 _ROWS_FIRST = r'^\{\s*"numRecords"\s*:\s*(?P<rows>[0-9]{1,18})\s*[,}]'
@@ -98,6 +100,8 @@ class CheckpointContent:
             self.metadata = Metadata.from_json(values[-1].as_py())
         elif kind == "protocol":
             self.protocol = Protocol.from_json(values[-1].as_py())
+        elif kind == "sidecar":
+            raise ValueError("it is a checkpoint of Delta's version 2, which lists files elsewhere")
 
     def _weigh(self, values: pa.StructArray, each: int, *texts: str) -> None:
         """Before there is an object of any of them."""
@@ -153,8 +157,8 @@ def _chunk_ids(known: TransactionColumns, values: pa.StructArray) -> Transaction
 def _paths(values: pa.StructArray) -> list[str]:
     paths = _child(values, "path", _TEXT)
     _refuse_nulls(paths, "path")
-    # Only an encoded path, or one with such a part, can leave the table's folder.
-    if pc.any(pc.match_substring_regex(paths, r"\.\.|%|\x00")).as_py():
+    # Only an encoded path, or one with an empty part or one of dots, can be no plain name.
+    if pc.any(pc.match_substring_regex(paths, r"(?:^|/)\.{0,2}(?:/|$)|%|\x00")).as_py():
         return [checked_path(path) for path in paths.to_pylist()]
     return list(paths.to_pylist())
 

@@ -2,6 +2,7 @@
 it. A table may list features that it does not use. They are no obstacle.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -14,7 +15,14 @@ from millrace.model.errors import Unavailable
 
 KNOWN_FEATURES = frozenset({"appendOnly", "changeDataFeed", "deletionVectors", "timestampNtz"})
 APPEND_ONLY = "delta.appendOnly"
+_CHECKPOINTS = "delta.checkpointPolicy"
 _UNDO = "Undo it there (RESTORE TABLE … TO VERSION AS OF …), or declare a new generation, which begins empty."
+# RESTORE leaves the features of a table as they are.
+_DROP = "Drop it there (ALTER TABLE … DROP FEATURE …), or declare a new generation, which begins empty."
+_CLASSIC = (
+    f"Set '{_CHECKPOINTS}' to 'classic' (ALTER TABLE … SET TBLPROPERTIES …), and have a checkpoint written there."
+)
+_VARIANT = re.compile(r'"(?:type|elementType|keyType|valueType)"\s*:\s*"variant"')
 
 
 def _is_set(name: str, unset: str = "false") -> Callable[[Metadata], bool]:
@@ -23,6 +31,10 @@ def _is_set(name: str, unset: str = "false") -> Callable[[Metadata], bool]:
 
 def _in_schema(mark: str) -> Callable[[Metadata], bool]:
     return lambda table: mark in table.schema_json
+
+
+def _has_variant(table: Metadata) -> bool:
+    return _VARIANT.search(table.schema_json) is not None
 
 
 # Features that a table may list: whether it uses them, and how whoever uses them stops.
@@ -38,15 +50,27 @@ _OPTIONAL: Mapping[str, tuple[Callable[[Metadata], bool], str]] = {
     "allowColumnDefaults": (_in_schema('"CURRENT_DEFAULT"'), "Drop them: ALTER TABLE … ALTER COLUMN … DROP DEFAULT."),
     "typeWidening": (_in_schema('"delta.typeChanges"'), _UNDO),
     "typeWidening-preview": (_in_schema('"delta.typeChanges"'), _UNDO),
+    # deltalake lists it in each table whose deletion vectors it switches on.
+    "variantType": (_has_variant, _UNDO),
+    "variantType-preview": (_has_variant, _UNDO),
+    "v2Checkpoint": (_is_set(_CHECKPOINTS, "classic"), _CLASSIC),
 }
 OPTIONAL_FEATURES = frozenset(_OPTIONAL)
-_OF_READERS = ("columnMapping", "typeWidening", "typeWidening-preview")
+_OF_READERS = ("columnMapping", "typeWidening", "typeWidening-preview", "variantType", "variantType-preview")
 
 
 def is_unknown(snapshot: Snapshot) -> bool:
     """Whether the protocol lists a feature that no writer may ignore, used or not."""
     protocol = snapshot.protocol
     return not protocol.is_known or not protocol.features_in_force <= KNOWN_FEATURES | _OPTIONAL.keys()
+
+
+def refuse_unknown(snapshot: Snapshot, where: str) -> None:
+    """For whoever deletes files: a feature that is not known here may need files that the log does not name."""
+    if is_unknown(snapshot):
+        raise Unavailable(
+            f"Another engine gave the Delta table at {where} features that are not known here.", remedy=_DROP
+        )
 
 
 def refuse_unwritable(snapshot: Snapshot, spec: TableSpec, recorded: TableSpec | None = None) -> None:
@@ -57,7 +81,7 @@ def refuse_unwritable(snapshot: Snapshot, spec: TableSpec, recorded: TableSpec |
     named = f"table {spec.name!r}"
     _refuse_unknown_version(snapshot, named)
     for feature in sorted(snapshot.protocol.features_in_force - KNOWN_FEATURES):
-        is_used, remedy = _OPTIONAL.get(feature, (lambda _: True, _UNDO))
+        is_used, remedy = _OPTIONAL.get(feature, (lambda _: True, _DROP))
         if is_used(table):
             raise Unavailable(f"Another engine gave {named} the feature {feature}.", remedy=remedy)
     if table.partition_columns:
@@ -75,11 +99,12 @@ def refuse_unreadable(snapshot: Snapshot, name: str) -> None:
     if table is None:
         return
     _refuse_unknown_version(snapshot, f"table {name}")
-    used = [feature for feature in _OF_READERS if feature in snapshot.protocol.features_in_force]
-    if any(_OPTIONAL[feature][0](table) for feature in used) or table.partition_columns:
-        what = (
-            f"is partitioned by {', '.join(table.partition_columns)}" if table.partition_columns else f"uses {used[0]}"
-        )
+    if strange := sorted(snapshot.protocol.strange):
+        raise Unavailable(f"Table {name} uses {strange[0]}, since another engine changed it.", remedy=_DROP)
+    listed = (feature for feature in _OF_READERS if feature in snapshot.protocol.features_in_force)
+    used = next((feature for feature in listed if _OPTIONAL[feature][0](table)), None)
+    if used is not None or table.partition_columns:
+        what = f"uses {used}" if used else f"is partitioned by {', '.join(table.partition_columns)}"
         raise Unavailable(f"Table {name} {what}, since another engine changed it.", remedy=_UNDO)
 
 

@@ -2,6 +2,7 @@
 out, and back into a configuration.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,9 @@ _TOMBSTONES = "millrace.tombstones"
 _SETTLED = "millrace.settled"
 _FEED = "millrace.changeFeed"
 NO_FLOOR = -1
+_FINGERPRINT = re.compile(r"[0-9A-Za-z_-]{1,64}", re.ASCII)
+_NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +40,18 @@ class TableState:
     def of(metadata: Metadata | None) -> "TableState":
         known = metadata.configuration if metadata else {}
         try:
-            key = orjson.loads(known[_KEY]) if _KEY in known else None
             return TableState(
-                known.get(_DEFINITION),
-                None if key is None else tuple(key),
-                int(known.get(_FLOOR, NO_FLOOR)),
-                tuple(orjson.loads(known.get(_TOMBSTONES, "[]"))),
-                int(known.get(_SETTLED, -1)),
+                _fingerprint(known),
+                _texts(known, _KEY) if _KEY in known else None,
+                _number(known, _FLOOR, NO_FLOOR),
+                _texts(known, _TOMBSTONES) if _TOMBSTONES in known else (),
+                _number(known, _SETTLED, -1),
                 known.get(_FEED) == "true",
             )
-        except (ValueError, TypeError) as error:
+        except ValueError as error:
             raise Corrupt(
                 f"The configuration of table {metadata and metadata.name!r} is damaged: {error}.",
-                remedy="Restore the table's log.",
+                remedy="Give its properties that begin with millrace. the values back that the log has before the change.",
             ) from error
 
     def configured(self, configuration: Mapping[str, str]) -> dict[str, str]:
@@ -63,3 +66,25 @@ class TableState:
         }
         others = {name: value for name, value in configuration.items() if name not in ours}
         return {**others, **{name: value for name, value in ours.items() if value is not None}}
+
+
+def _fingerprint(known: Mapping[str, str]) -> str | None:
+    """It becomes part of a file's name."""
+    found = known.get(_DEFINITION)
+    if found is not None and not _FINGERPRINT.fullmatch(found):
+        raise ValueError(f"{_DEFINITION} is {found[:_SHOWN]!r}, which names no definition")
+    return found
+
+
+def _texts(known: Mapping[str, str], name: str) -> tuple[str, ...]:
+    found = orjson.loads(known[name])
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        raise ValueError(f"{name} is {known[name][:_SHOWN]!r}, not a list of texts")
+    return tuple(found)
+
+
+def _number(known: Mapping[str, str], name: str, unset: int) -> int:
+    found = known.get(name, str(unset))
+    if not _NUMBER.fullmatch(found) or int(found) >= 1 << 63:
+        raise ValueError(f"{name} is {found[:_SHOWN]!r}, not a number that it can be")
+    return int(found)

@@ -6,6 +6,7 @@ outside the root.
 import hashlib
 import mmap
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from millrace.atomic import flush, sync_file, sync_folder, unfinished
 from millrace.lake.bounds import OURS, refuse_larger
+from millrace.model.errors import Unavailable
 from millrace.outbound.objects import Entry
 
 TEMPORARY_FOLDER = "_millrace/tmp"
@@ -61,6 +63,24 @@ class Store:
             )
         return full
 
+    def file(self, name: str) -> str:
+        """The absolute path of a file to be read or deleted. Unavailable if it is a link or a device, or in a folder that is
+        one: it may lead out of the table's folder, and other programs may have made it."""
+        full = self.path(name)
+        with suppress(FileNotFoundError):
+            mode = os.lstat(full).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or self._is_linked(name):
+                raise Unavailable(
+                    f"{name} of the Delta table at {self.where} is no file of the table's folder, but a link or a device.",
+                    remedy="Put the file itself there.",
+                )
+        return full
+
+    def _is_linked(self, name: str) -> bool:
+        """Whether a folder of the name is a link."""
+        folders = name.split("/")[:-1]
+        return any(os.path.islink(self._prefix + "/".join(folders[:end])) for end in range(1, len(folders) + 1))
+
     def within(self, location: str) -> str | None:
         """The name of a file that is given by its absolute path or address; None if it is not one of the table's."""
         path = os.path.normpath(unquote(urlsplit(location).path) if location.startswith("file:") else location)
@@ -68,7 +88,7 @@ class Store:
 
     def local(self, name: str) -> str:
         """A path on this machine to read the whole file from."""
-        return self.path(name)
+        return self.file(name)
 
     def whole(self, name: str) -> str | BinaryIO:
         """A source for pyarrow to read the whole file."""
@@ -76,7 +96,7 @@ class Store:
 
     def source(self, name: str) -> str | BinaryIO:
         """A source for pyarrow to read parts of the file."""
-        return self.path(name)
+        return self.file(name)
 
     def absent(self, names: Sequence[str]) -> Sequence[str]:
         """The names whose bytes `local` would have to fetch."""
@@ -133,7 +153,11 @@ class Store:
 
     def read_log(self, name: str, most: int | None = None) -> bytes:
         """A file of the log; refused if it has more bytes than its bounds allow, or than `most`."""
-        refuse_larger(self.where, name, os.stat(self.path(name)).st_size, most or self.bounds.log_bytes)
+        path = self.path(name)
+        status = os.lstat(path)
+        if not stat.S_ISREG(status.st_mode):
+            self.file(name)
+        refuse_larger(self.where, name, status.st_size, most or self.bounds.log_bytes)
         return self.read(name)
 
     def read_logs(self, entries: Sequence[Entry]) -> Iterator[bytes]:
@@ -145,7 +169,7 @@ class Store:
 
     def map(self, name: str) -> memoryview:
         """The file's bytes as a mapping. It stays valid while the result is in use, also after the file is deleted."""
-        with open(self.path(name), "rb") as file:
+        with open(self.file(name), "rb") as file:
             if os.fstat(file.fileno()).st_size < MAPPING_THRESHOLD_BYTES:
                 return memoryview(file.read())
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
@@ -195,7 +219,9 @@ class Store:
             self._place(temporary, name)
 
     def delete(self, name: str) -> None:
-        """Deletes a file. A missing file is no error."""
+        """Deletes a file, or a link to one. A missing file is no error."""
+        if self._is_linked(name):
+            self.file(name)
         with suppress(FileNotFoundError):
             os.unlink(self.path(name))
 

@@ -101,8 +101,8 @@ class LakeTable:
         """Compacts data files, merges key files of any size, and drops what is useless once no write at or below the safe
         version can come. Other calls continue meanwhile."""
         snapshot = self.snapshot()
+        refuse_unwritable(snapshot, self.spec)
         spec = _recorded(snapshot, self.spec)
-        refuse_unwritable(snapshot, spec)
         mend(self.store, spec)
         for rewrite in plan(self.snapshot()):
             run(self.store, spec, rewrite, share)

@@ -11,6 +11,7 @@ from millrace.lake.actions import now_ms, remove_action
 from millrace.lake.batch import unpublished_names
 from millrace.lake.deletion_vectors import vector_file
 from millrace.lake.feed import CHANGES_FOLDER
+from millrace.lake.foreign import refuse_unknown
 from millrace.lake.key_format import read_keys
 from millrace.lake.keys import KEYS_FOLDER, RUNS_FOLDER, sidecar_name
 from millrace.lake.log import Conflict, Snapshot, commit, load, refresh
@@ -34,6 +35,7 @@ def vacuum(store: Store, retention: timedelta, grace: timedelta) -> list[str]:
     sidecars, runs = store.list(KEYS_FOLDER), store.list(RUNS_FOLDER)
     unpublished = unpublished_names(store)
     snapshot = load(store)
+    refuse_unknown(snapshot, store.where)
     now, seen = now_ms() / 1000, first_seen(store)
     referenced = _referenced(store, snapshot) | unpublished
     idle = {entry.name: min(seen.get(entry.name, now), now) for entry in data if entry.name not in referenced}

@@ -1,11 +1,14 @@
 """Tables that other engines changed: what we can go on with goes on, the rest is refused in words that say what to do."""
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import deltalake
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap
 
@@ -18,6 +21,7 @@ from millrace.lake.schema import DeletionVectors, TableSpec
 from millrace.lake.sidecar import write_data_file
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
+from millrace.lake.vacuum import vacuum
 from millrace.model.errors import Corrupt, Unavailable
 from tests.support.foreign import change_metadata, commit, fields_of, file_of, give_features, last_action
 from tests.support.lake import KEYED, KEYLESS, apply_rows, arrow_rows, content, read_by_deltalake, stage, stage_chunks
@@ -52,6 +56,8 @@ USED: list[tuple[str, dict[str, Any], str]] = [
     ("generatedColumns", {"marks": {"delta.generationExpression": "id + 1"}}, "RESTORE"),
     ("identityColumns", {"marks": {"delta.identity.start": 1}}, "RESTORE"),
     ("allowColumnDefaults", {"marks": {"CURRENT_DEFAULT": "7"}}, "DROP DEFAULT"),
+    ("variantType", {"type": "variant"}, "RESTORE"),
+    ("v2Checkpoint", {"configuration": {"delta.checkpointPolicy": "v2"}}, "'classic'"),
     ("typeWidening", {"marks": {"delta.typeChanges": [{"fromType": "integer", "toType": "long"}]}}, "RESTORE"),
 ]
 
@@ -66,6 +72,8 @@ def test_a_feature_is_no_obstacle_until_it_is_used(
     write_under(table, revisions.newest, 2, {"id": 1, "text": "x"})
     marks = use.get("marks", {})
     fields = [{**field, "metadata": marks if field["name"] == "text" else {}} for field in fields_of(tmp_path)]
+    if "type" in use:
+        fields.append({"name": "more", "type": use["type"], "nullable": True, "metadata": {}})
     change_metadata(tmp_path, configuration=use.get("configuration", {}), schema=fields)
     refused = refusal(revisions, table)
     assert feature in refused.message
@@ -89,7 +97,10 @@ def test_older_writer_versions_are_no_obstacle(tmp_path: Path, writer: int) -> N
 def test_an_unknown_feature_is_refused_and_a_new_generation_begins_without_it(tmp_path: Path) -> None:
     revisions, table = declared(tmp_path, TEXT)
     give_features(tmp_path, "rowTracking", "domainMetadata")
-    assert "domainMetadata" in refusal(revisions, table).message
+    refused = refusal(revisions, table)
+    assert "domainMetadata" in refused.message
+    # RESTORE would leave it there.
+    assert "DROP FEATURE" in refused.remedy
     again = revisions.add(ID, TEXT, floor=10)
     write_under(table, again, 11, {"id": 5})
     assert read_by_deltalake(tmp_path) == [(5, 11)]
@@ -114,6 +125,82 @@ def test_column_mapping_is_refused_for_readers_of_the_files(tmp_path: Path) -> N
     change_metadata(tmp_path, configuration={"delta.columnMapping.mode": "name"})
     with pytest.raises(Unavailable, match="columnMapping"):
         refuse_unreadable(load(table.store), "acme.t")
+
+
+def test_deletion_vectors_that_deltalake_switches_on_are_no_obstacle(tmp_path: Path) -> None:
+    """It lists the feature variantType with them."""
+    revisions, table = declared(tmp_path, TEXT, column("variant", ["null", "string"]))
+    assert revisions.newest is not None
+    deltalake.DeltaTable(str(tmp_path)).alter.set_table_properties({"delta.enableDeletionVectors": "true"})
+    write_under(table, revisions.newest, 2, {"id": 1, "text": "x"})
+    assert read_by_deltalake(tmp_path) == [(1, 2), (2, 1)]
+    refuse_unreadable(load(table.store), "acme.t")
+
+
+def test_a_feature_that_readers_must_know_is_refused_for_readers_of_the_files(tmp_path: Path) -> None:
+    _, table = declared(tmp_path, TEXT)
+    give_features(tmp_path, "rowTracking")
+    refuse_unreadable(load(table.store), "acme.t")
+    give_features(tmp_path, readers=("madeUp",))
+    with pytest.raises(Unavailable, match="madeUp"):
+        refuse_unreadable(load(table.store), "acme.t")
+
+
+def test_files_of_a_table_with_an_unknown_feature_are_not_deleted(tmp_path: Path) -> None:
+    _, table = declared(tmp_path, TEXT)
+    (tmp_path / "unnamed.parquet").write_bytes(b"named in a way that is not known here")
+    give_features(tmp_path, "madeUp")
+    with pytest.raises(Unavailable, match="features that are not known"):
+        vacuum(table.store, timedelta(0), timedelta(0))
+    assert (tmp_path / "unnamed.parquet").exists()
+
+
+def test_a_checkpoint_that_lists_files_elsewhere_is_stepped_over(tmp_path: Path) -> None:
+    """Checkpoints of Delta's version 2 may have the name of a classic one."""
+    revisions, table = declared(tmp_path, TEXT)
+    assert revisions.newest is not None
+    for version in range(2, 23):
+        write_under(table, revisions.newest, version, {"id": version})
+    before = load(table.store)
+    checkpoint = tmp_path / "_delta_log" / f"{20:020}.checkpoint.parquet"
+    rows = pq.read_table(checkpoint).filter(pc.is_null(pc.field("add")))
+    kind = pa.struct([("path", pa.string()), ("sizeInBytes", pa.int64()), ("modificationTime", pa.int64())])
+    elsewhere = [{"path": "x.parquet", "sizeInBytes": 1, "modificationTime": 1}] + [None] * (rows.num_rows - 1)
+    pq.write_table(rows.append_column("sidecar", pa.array(elsewhere, kind)), checkpoint)
+    found = load(table.store)
+    assert found.files == before.files
+    assert found.damaged == (f"_delta_log/{checkpoint.name}",)
+    (tmp_path / "_delta_log" / f"{0:020}.json").unlink()
+    with pytest.raises(Corrupt, match="version 2, which lists files elsewhere"):
+        load(table.store)
+
+
+STATES = [
+    ("definition", "../../other"), ("definition", ""), ("key", "{}"), ("key", "[1]"), ("tombstones", "[1]"),
+    ("tombstones", "x"), ("floor", "x"), ("floor", "1" + "0" * 30), ("floor", "1_0"), ("settled", "9223372036854775808"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), STATES)
+def test_a_damaged_state_is_refused_in_words(tmp_path: Path, name: str, value: str) -> None:
+    revisions, table = declared(tmp_path, TEXT)
+    assert revisions.newest is not None
+    change_metadata(tmp_path, configuration={f"millrace.{name}": value})
+    with pytest.raises(Corrupt, match="configuration of table 't' is damaged") as refused:
+        write_under(table, revisions.newest, 9, {"id": 1})
+    assert "millrace." in refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"createdTime": "today"}, {"name": 5}, {"partitionColumns": "id"}, {"partitionColumns": [5]}],
+    ids=["created", "name", "text", "number"],
+)
+def test_metadata_of_wrong_types_is_refused_with_the_name_of_its_entry(tmp_path: Path, changes: Any) -> None:
+    _, table = declared(tmp_path, TEXT)
+    change_metadata(tmp_path, **changes)
+    with pytest.raises(Corrupt, match=r"in _delta_log/00000000000000000001\.json"):
+        table.snapshot()
 
 
 def test_a_table_that_is_append_only_takes_new_rows_and_refuses_changes(

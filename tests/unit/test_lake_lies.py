@@ -1,6 +1,7 @@
 """Data files that are not what the log says: the table is refused in words that name the file. No row is lost, and it is the
 table's own trouble, whatever the file makes a library say."""
 
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ from pyroaring import BitMap
 from millrace.lake.bounds import LogBounds
 from millrace.lake.deletion_vectors import store_vectors
 from millrace.lake.log import load
+from millrace.lake.read import live_files
+from millrace.lake.removal import delete_table
 from millrace.lake.schema import TableSpec
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
-from millrace.model.errors import Corrupt, MillraceError
+from millrace.model.errors import Corrupt, MillraceError, Unavailable
 from millrace.model.sinks import Fault
 from millrace.sink.delta.faults import table_failure
 from tests.support.foreign import commit, file_of
@@ -128,6 +131,76 @@ def test_a_file_that_is_no_parquet_is_named(tmp_path: Path, spec: TableSpec, dat
     table = a_table(tmp_path, spec)
     (tmp_path / "theirs.parquet").write_bytes(data)
     assert "is damaged" in refusal(table).message
+
+
+def _linked(root: Path, outside: Path) -> str:
+    (root / "link.parquet").symlink_to(outside / "theirs.parquet")
+    return "link.parquet"
+
+
+def _in_linked_folder(root: Path, outside: Path) -> str:
+    (root / "folder").symlink_to(outside)
+    return "folder/theirs.parquet"
+
+
+def _pipe(root: Path, outside: Path) -> str:
+    os.mkfifo(root / "pipe.parquet")
+    return "pipe.parquet"
+
+
+@pytest.mark.parametrize("make", [_linked, _in_linked_folder, _pipe], ids=["link", "folder", "pipe"])
+def test_links_out_of_the_folder_and_devices_are_neither_read_nor_followed(tmp_path: Path, make: Any) -> None:
+    root, outside = tmp_path / "t", tmp_path / "outside"
+    outside.mkdir()
+    table = LakeTable(Store(root), KEYED)
+    apply_rows(table, [(1, 1)])
+    added = file_of(outside, arrow_rows([(5, 1)]), name="theirs.parquet")
+    path = make(root, outside)
+    commit(root, {"add": {**added["add"], "path": path}})
+    with pytest.raises(Unavailable, match=rf"{path} .* is no file of the table's folder"):
+        apply_rows(table, [(5, 2)])
+    with pytest.raises(Unavailable, match="is no file of the table's folder"):
+        live_files(table.store, load(table.store))
+    assert delete_table(table.store)
+    assert not load(table.store).files
+    assert (outside / "theirs.parquet").exists()
+
+
+def test_a_log_entry_that_is_a_device_is_not_read(tmp_path: Path) -> None:
+    table = a_table(tmp_path)
+    table.snapshot()
+    (tmp_path / "_delta_log" / f"{2:020}.json").symlink_to("/dev/zero")
+    for opened in (table, LakeTable(Store(tmp_path), KEYED)):
+        with pytest.raises(Unavailable, match="is no file of the table's folder"):
+            apply_rows(opened, [(5, 2)])
+
+
+@pytest.mark.parametrize("path", ["../other/x.parquet", "%2e%2e/other/x.parquet", "", ".", "./x", "a//x", "%2Fetc/x"])
+def test_a_path_that_is_no_plain_name_is_refused_and_its_table_can_be_deleted(tmp_path: Path, path: str) -> None:
+    root, other = tmp_path / "t", tmp_path / "other"
+    other.mkdir()
+    (other / "x.parquet").write_text("kept")
+    table = LakeTable(Store(root), KEYED)
+    apply_rows(table, [(1, 1)])
+    added = file_of(root, arrow_rows([(5, 1)]), name="sub/theirs.parquet")
+    commit(root, {"add": {**added["add"], "path": path}}, added)
+    with pytest.raises(Corrupt, match="no plain name"):
+        table.snapshot()
+    assert delete_table(table.store)
+    assert not any(found.is_file() for found in root.rglob("*"))
+    assert (other / "x.parquet").exists()
+
+
+def test_a_shallow_clone_can_be_deleted(tmp_path: Path) -> None:
+    root, other = tmp_path / "t", tmp_path / "other"
+    other.mkdir()
+    table = LakeTable(Store(root), KEYED)
+    apply_rows(table, [(1, 1)])
+    added = file_of(other, arrow_rows([(5, 1)]), name="x.parquet")
+    commit(root, {"add": {**added["add"], "path": str(other / "x.parquet")}})
+    assert delete_table(table.store)
+    assert not any(found.is_file() for found in root.rglob("*"))
+    assert (other / "x.parquet").exists()
 
 
 @MODES
