@@ -86,6 +86,5 @@ def _why(store: Store, name: str, code: int | None, memory_bytes: int) -> Millra
 
 
 def _damaged(store: Store, name: str, why: str) -> Corrupt:
-    return Corrupt(
-        f"{name} of the Delta table at {store.where} is damaged: {why}.", remedy=f"Restore {name} from a copy."
-    )
+    remedy = "The next attempt reads it anew." if store.renew(name) else f"Restore {name} from a copy."
+    return Corrupt(f"{name} of the Delta table at {store.where} is damaged: {why}.", remedy=remedy)

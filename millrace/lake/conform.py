@@ -24,7 +24,8 @@ _MOST_TEXT = 200
 
 @contextmanager
 def opened(source: str | BinaryIO) -> Iterator[pq.ParquetFile]:
-    with pq.ParquetFile(source, memory_map=True, coerce_int96_timestamp_unit=INT96_UNIT) as parquet:
+    options = {"memory_map": True, "page_checksum_verification": True, "coerce_int96_timestamp_unit": INT96_UNIT}
+    with pq.ParquetFile(source, **options) as parquet:
         yield parquet
 
 

@@ -19,6 +19,8 @@ from millrace.model.errors import Corrupt
 BATCH_ROWS = 1 << 14
 _MOST_TEXT = 200
 _REMEDY = "Restore the file from a copy, or undo the change where it was made (RESTORE TABLE … TO VERSION AS OF …)."
+# Only a copy was damaged.
+_ANOTHER = "The next attempt reads it anew."
 _SMALLER = "Write it again with smaller row groups and pages, with the engine that wrote it."
 
 
@@ -68,4 +70,5 @@ def _refuse_footer(store: Store, file: AddFile, footer: pq.FileMetaData) -> None
 
 
 def _damaged(store: Store, file: AddFile, why: str) -> Corrupt:
-    return Corrupt(f"{file.name} of the Delta table at {store.where} is damaged: {why}.", remedy=_REMEDY)
+    remedy = _ANOTHER if store.renew(file.name) else _REMEDY
+    return Corrupt(f"{file.name} of the Delta table at {store.where} is damaged: {why}.", remedy=remedy)

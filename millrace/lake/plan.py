@@ -13,6 +13,7 @@ from millrace.lake.actions import Action, AddFile, Transaction, now_ms, remove_a
 from millrace.lake.batch import DefinedFile, WriteBatch
 from millrace.lake.change_files import ChangeFiles, CommitChanges
 from millrace.lake.changes import Rewrites, declaration, file_actions, next_schema
+from millrace.lake.conform import opened
 from millrace.lake.data_files import data_file
 from millrace.lake.decide import Decision, TableContents, as_add, decide_keyed, decide_keyless
 from millrace.lake.feed import has_feed
@@ -136,10 +137,15 @@ class Planner:
 
     def _align(self, file: StagedFile, reshape: Reshape, key: Sequence[str]) -> StagedFile:
         self._refuse_unless_whole(file)
-        with pq.ParquetFile(self._store.whole(file.path), memory_map=True) as parquet:
-            if not reshape.is_needed(parquet.schema_arrow):
-                return file
-            rows = reshape.rows(parquet.read())
+        try:
+            with opened(self._store.whole(file.path)) as parquet:
+                if not reshape.is_needed(parquet.schema_arrow):
+                    return file
+                rows = reshape.rows(parquet.read())
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise self._not_staged(file, f"is damaged: {error}") from error
         staged = write_data_file(self._store, rows, key, ALIGNED_PREFIX, file.chunks)
         return replace(staged, tombstones=file.tombstones, deleted_rows=file.deleted_rows)
 
@@ -150,10 +156,10 @@ class Planner:
         except FileNotFoundError:
             size = None
         if size != file.size:
-            raise Corrupt(
-                f"Staged file {self._store.path(file.path)} is not there with its {file.size} bytes.",
-                remedy="Stage its chunks again.",
-            )
+            raise self._not_staged(file, f"is not there with its {file.size} bytes")
+
+    def _not_staged(self, file: StagedFile, why: str) -> Corrupt:
+        return Corrupt(f"Staged file {self._store.path(file.path)} {why}.", remedy="Stage its chunks again.")
 
     def _added(self, decision: Decision) -> list[AddFile]:
         return [as_add(self._with_statistics(file)) for file in decision.added]

@@ -193,6 +193,7 @@ def _encoded(table: pa.Table) -> tuple[memoryview, pq.FileMetaData]:
         use_dictionary=dictionary or False,
         column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED") or None,
         store_schema=False,
+        write_page_checksum=True,
         row_group_size=ROW_GROUP_ROWS,
         coerce_timestamps="us",
         allow_truncated_timestamps=True,

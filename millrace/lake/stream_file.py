@@ -43,6 +43,7 @@ def stream_data_file(
         groups = row_groups(batches, schema)
         first = next(groups)
         options = {"compression": "zstd", "use_dictionary": _repeating_columns(first), "store_schema": False}
+        options["write_page_checksum"] = True
         with pq.ParquetWriter(file, schema, **options, metadata_collector=footers) as writer:
             for group in chain([first], groups):
                 writer.write_table(group, row_group_size=max(1, group.num_rows))

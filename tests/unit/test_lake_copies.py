@@ -6,6 +6,7 @@ import pytest
 
 from millrace.lake.remote import RemoteStore
 from millrace.lake.table import LakeTable
+from millrace.model.errors import Corrupt
 from tests.support.folder_objects import FolderObjects
 from tests.support.lake import KEYED, apply_rows, content, stage_mixed
 
@@ -40,3 +41,16 @@ def test_a_damaged_copy_is_not_believed(objects: FolderObjects, copies: Path, ho
     model = dict(expected) | {8: 9}
     elsewhere = LakeTable(RemoteStore(copies.parent / "others", objects), KEYED)
     assert content(table) == content(elsewhere) == sorted(model.items())
+
+
+def test_a_flipped_bit_in_a_copy_of_a_data_file_is_found(objects: FolderObjects, copies: Path) -> None:
+    expected = content(LakeTable(RemoteStore(copies, objects), KEYED))
+    path = max(copies.glob("*.parquet"), key=lambda path: path.stat().st_size)
+    data = bytearray(path.read_bytes())
+    data[200] ^= 4
+    path.write_bytes(data)
+    table = LakeTable(RemoteStore(copies, objects), KEYED)
+    with pytest.raises(Corrupt, match=f"{path.name} of the Delta table at .* is damaged") as refused:
+        content(table)
+    assert refused.value.remedy == "The next attempt reads it anew."
+    assert content(table) == expected

@@ -211,3 +211,15 @@ def test_a_cut_copy_of_a_staged_file_is_copied_again(store: Store, tmp_path: Pat
     table = LakeTable(store, KEYED)
     table.apply([staged])
     assert content(table) == [*EXPECTED, (1000, 1000)]
+
+
+def test_a_flipped_bit_in_a_data_file_is_refused_in_words(store: Store) -> None:
+    table = LakeTable(store, KEYED)
+    file = max(load(store).files.values(), key=lambda file: file.size)
+    path = Path(store.path(file.name))
+    data = bytearray(path.read_bytes())
+    data[200] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(Corrupt, match=f"{file.name} of the Delta table .* is damaged") as refused:
+        content(table)
+    assert "RESTORE TABLE" in str(refused.value.remedy)
