@@ -8,7 +8,7 @@ from typing import Any
 from millrace.declare.rules_fit import refuse_misfit
 from millrace.model.budget import BUDGET_WORDS, Budget, parse_budget
 from millrace.model.column_writing import has_writing, refuse_misplaced, with_writing
-from millrace.model.columns import Column, parse_columns, refuse_repeated
+from millrace.model.columns import COLUMNS_OF_FEED, Column, parse_columns, refuse_repeated
 from millrace.model.defaults import refuse_strange_defaults
 from millrace.model.documents import flag, mapping, number, one_of, text, whole
 from millrace.model.errors import Invalid
@@ -38,8 +38,6 @@ WORDS = {
 CSV_WORDS = ("header", "delimiter", "quote", "null_text", "encoding", "repeated_header", "skip_lines")
 MOST_SKIPPED = 1000
 MOST_RAW_DAYS = 3650
-# Delta gives these to every row of a change feed.
-COLUMNS_OF_FEED = ("_change_type", "_commit_version", "_commit_timestamp")
 MOST_FORMATS_OF_TABLE = 4000
 
 

@@ -9,8 +9,11 @@ from typing import Any
 
 from millrace.lake.actions import Action, Metadata
 from millrace.lake.bounds import parsed
+from millrace.lake.feed import PROPERTY as FEED
+from millrace.lake.feed import has_feed
 from millrace.lake.log import Snapshot
 from millrace.lake.schema import SYSTEM_COLUMNS, TableSpec, declared_schema
+from millrace.model.columns import COLUMNS_OF_FEED
 from millrace.model.errors import Unavailable
 
 KNOWN_FEATURES = frozenset({"appendOnly", "changeDataFeed", "deletionVectors", "timestampNtz"})
@@ -87,6 +90,11 @@ def refuse_unwritable(snapshot: Snapshot, spec: TableSpec, recorded: TableSpec |
     if table.partition_columns:
         columns = ", ".join(table.partition_columns)
         raise Unavailable(f"Another engine partitioned {named} by {columns}.", remedy=_UNDO)
+    if has_feed(table) and (taken := _column_of_feed(table.schema_json)):
+        raise Unavailable(
+            f"Column {taken!r} of {named} has the name of a column of Delta's change feed, which is switched on.",
+            remedy=f"Switch the feed off: ALTER TABLE … SET TBLPROPERTIES ('{FEED}' = 'false').",
+        )
     if recorded is not None:
         change = _change(table.schema_json, declared_schema(recorded), _required(recorded))
         if change:
@@ -130,6 +138,12 @@ def refuse_removals(snapshot: Snapshot, spec: TableSpec, actions: Sequence[Actio
 
 def _required(spec: TableSpec) -> frozenset[str]:
     return frozenset(field.name for field in (*spec.schema, *SYSTEM_COLUMNS) if not field.nullable)
+
+
+@lru_cache(maxsize=4096)
+def _column_of_feed(stored_json: str) -> str | None:
+    names = (str(field["name"]) for field in parsed(stored_json)["fields"])
+    return next((name for name in names if name.lower() in COLUMNS_OF_FEED), None)
 
 
 @lru_cache(maxsize=4096)

@@ -170,7 +170,7 @@ class Planner:
         # Another writer may have changed the table's shape since the last attempt. Then earlier rewrites are useless.
         way = TableState.of(known.snapshot.metadata).definition, target.definition.fingerprint, target.schema_json
         anew = self._anew.setdefault(way, Rewrites(rows=target.rows))
-        anew = replace(anew, paths=self._misshapen(known.snapshot, target.reshape))
+        anew = replace(anew, paths=self._misshapen(known.snapshot, target))
         announce(sum(known.snapshot.files[path].rows for path in anew.paths))
         return anew
 
@@ -180,8 +180,8 @@ class Planner:
             return file
         return replace(file, stats=file_statistics(pq.read_metadata(self._store.source(file.path))))
 
-    def _misshapen(self, snapshot: Snapshot, reshape: Reshape) -> frozenset[str]:
-        return frozenset(path for path, file in snapshot.files.items() if reshape.is_needed(self._stored(file)))
+    def _misshapen(self, snapshot: Snapshot, target: TableTarget) -> frozenset[str]:
+        return frozenset(path for path, file in snapshot.files.items() if target.is_misshapen(self._stored(file)))
 
     def _stored(self, file: AddFile) -> pa.Schema:
         with data_file(self._store, file) as parquet:

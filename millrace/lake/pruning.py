@@ -42,6 +42,9 @@ def _is_possible(stats: Mapping[str, Any], columns: Mapping[str, pa.DataType], c
     if bounds is None or None in values:
         return True
     first, last = bounds
+    if condition.comparison == GREATER and pa.types.is_floating(kind):
+        # NaN is greater than all numbers, and the statistics of some writers leave it out.
+        return True
     if condition.comparison == LESS:
         return bool(first <= values[0])
     if condition.comparison == GREATER:

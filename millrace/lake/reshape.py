@@ -80,6 +80,10 @@ class Reshape:
         """Whether a file with these columns must be rewritten. If not, readers read it correctly as it is."""
         return any(origin.is_affected(stored) for origin in self.origins)
 
+    def adds(self, name: str) -> bool:
+        """Whether the column is one that the earlier revision did not have."""
+        return any(origin.column.name == name and origin.added is not None for origin in self.origins)
+
     def rows(self, rows: pa.Table) -> pa.Table:
         columns = {origin.column.name: origin.cells(rows) for origin in self.origins}
         ours = {field.name: rows[field.name] for field in SYSTEM_COLUMNS if field.name in rows.column_names}

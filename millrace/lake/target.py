@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millrace.lake.batch import Definitions
 from millrace.lake.log import Snapshot
@@ -11,7 +12,7 @@ from millrace.lake.reshape import Reshape
 from millrace.lake.schema import TableSpec, added_by_others, declared_schema, evolved_schema, spec_of
 from millrace.lake.state import NO_FLOOR, TableState
 from millrace.model.changes import Change
-from millrace.model.errors import Corrupt
+from millrace.model.errors import Corrupt, Unavailable
 from millrace.model.evolution import changes, path
 from millrace.model.table import Definition
 
@@ -20,7 +21,7 @@ from millrace.model.table import Definition
 class TableTarget:
     """`begins`: a new generation begins, so no stored row stays. `reshape`: how live rows change; None if they do not.
     `schema_json`: the table's new columns; None if they do not change. `others`: columns that other engines have added;
-    their cells stay."""
+    their cells stay. `taken`: those that the definition declares from now on, each with the name that it has there."""
 
     spec: TableSpec
     definition: Definition | None = None
@@ -28,14 +29,35 @@ class TableTarget:
     reshape: Reshape | None = None
     schema_json: str | None = None
     others: tuple[str, ...] = ()
+    taken: tuple[tuple[str, str], ...] = ()
+
+    def is_misshapen(self, stored: pa.Schema) -> bool:
+        """Whether a file with these columns must be rewritten."""
+        assert self.reshape is not None
+        return self.reshape.is_needed(stored) or any(name in stored.names for _, name in self.taken)
 
     def rows(self, rows: pa.Table) -> pa.Table:
         """Live rows in their new shape."""
         reshaped = rows if self.reshape is None else self.reshape.rows(rows)
+        for declared, name in self.taken:
+            if name in rows.column_names and rows[name].null_count < rows.num_rows:
+                reshaped = self._with_cells(reshaped, declared, name, rows[name])
         for name in self.others:
             if name in rows.column_names and name not in reshaped.column_names:
                 reshaped = reshaped.append_column(rows.schema.field(name), rows[name])
         return reshaped
+
+    def _with_cells(self, reshaped: pa.Table, declared: str, name: str, cells: pa.ChunkedArray) -> pa.Table:
+        """Another engine has filled the column before it was declared."""
+        place, kind = reshaped.schema.get_field_index(declared), reshaped.schema.field(declared).type
+        is_added = self.reshape is not None and self.reshape.adds(declared)
+        if not is_added or cells.type != kind:
+            how = f"has the type {kind}" if is_added else "takes the cells of a column that is renamed"
+            raise Unavailable(
+                f"Another engine filled column {name!r} of table {self.spec.name!r}, as {cells.type}; its declaration {how}.",
+                remedy=f"Empty it there (UPDATE … SET {name} = NULL): its cells would be lost.",
+            )
+        return reshaped.set_column(place, reshaped.schema.field(place), pc.coalesce(cells, reshaped[declared]))
 
     @property
     def floor(self) -> int:
@@ -65,12 +87,15 @@ class Lineage:
         if before is wanted:
             return TableTarget(spec, wanted, schema_json=evolved_schema(snapshot.metadata.schema_json, spec))
         others = added_by_others(snapshot.metadata.schema_json, self._spec(recorded)) if recorded else ()
+        declared = {name.lower(): name for name in spec.schema.names}
+        named = [field["name"] for field in others]
         return TableTarget(
             spec,
             wanted,
             reshape=self.reshape(before, wanted),
             schema_json=declared_schema(spec, others),
-            others=tuple(field["name"] for field in others),
+            others=tuple(name for name in named if name.lower() not in declared),
+            taken=tuple((declared[name.lower()], name) for name in named if name.lower() in declared),
         )
 
     def reshape(self, before: Definition, after: Definition) -> Reshape:

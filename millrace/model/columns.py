@@ -12,6 +12,8 @@ DELETED_COLUMN = "_deleted"
 RESCUED_COLUMN = "_rescued"
 # In a file of corrected rows: the number of the rejected row that a row replaces. It is not stored.
 ROW_COLUMN = "_row"
+# Delta gives these to every row of a change feed.
+COLUMNS_OF_FEED = ("_change_type", "_commit_version", "_commit_timestamp")
 RESERVED = ("_version", "_import", ROW_COLUMN, DELETED_COLUMN, RESCUED_COLUMN)
 
 

@@ -268,6 +268,48 @@ def test_a_column_that_another_engine_added_stays_with_its_cells(tmp_path: Path,
     assert pa.table(deltalake.DeltaTable(str(tmp_path)).scan().read_all())["score"].to_pylist().count(0.25) == 1
 
 
+@pytest.mark.parametrize("mode", ["auto", "never"])
+@pytest.mark.parametrize("name", ["score", "Score"])
+def test_a_column_that_another_engine_filled_keeps_its_cells_when_it_is_declared(
+    tmp_path: Path, mode: str, name: str
+) -> None:
+    revisions, table = declared(tmp_path, deletion_vectors=mode)
+    theirs = pa.table({"id": pa.array([5, 6, 7], pa.int64()), name: [0.5, 0.25, None]})
+    deltalake.write_deltalake(str(tmp_path), theirs, mode="append", schema_mode="merge")
+    second = revisions.add(ID, column("score", ["double", "null"], default=2.0))
+    table.prepare(second)
+    write_under(table, second, 4, {"id": 5, "score": 1.5})
+    expected = [(1, 2.0), (2, 2.0), (5, 1.5), (6, 0.25), (7, 2.0)]
+    assert [(row["id"], row["score"]) for row in rows_of(table)] == expected
+    rows = pa.table(deltalake.DeltaTable(str(tmp_path)).scan().read_all())
+    assert sorted(zip(rows["id"].to_pylist(), rows["score"].to_pylist(), strict=True)) == expected
+
+
+def test_cells_of_another_type_than_the_declaration_has_are_not_lost(tmp_path: Path) -> None:
+    revisions, table = declared(tmp_path)
+    theirs = pa.table({"id": pa.array([5, 6], pa.int64()), "score": [0.5, 0.25]})
+    deltalake.write_deltalake(str(tmp_path), theirs, mode="append", schema_mode="merge")
+    second = revisions.add(ID, column("score", ["null", "string"], default=None))
+    with pytest.raises(Unavailable, match="filled column 'score' of table 't', as double") as refused:
+        table.prepare(second)
+    assert "SET score = NULL" in refused.value.remedy
+    deltalake.DeltaTable(str(tmp_path)).update(updates={"score": "NULL"})
+    write_under(table, second, 4, {"id": 5, "score": "x"})
+    assert [(row["id"], row["score"]) for row in rows_of(table)] == [(1, None), (2, None), (5, "x"), (6, None)]
+
+
+def test_a_feed_with_a_column_of_its_own_name_is_refused(tmp_path: Path) -> None:
+    """No reader could read the changes."""
+    revisions, table = declared(tmp_path, column("_Change_Type", ["null", "string"]))
+    assert revisions.newest is not None
+    change_metadata(tmp_path, configuration={"delta.enableChangeDataFeed": "true"})
+    refused = refusal(revisions, table)
+    assert "'_Change_Type'" in refused.message
+    assert "'delta.enableChangeDataFeed' = 'false'" in refused.remedy
+    change_metadata(tmp_path, configuration={"delta.enableChangeDataFeed": "false"})
+    write_under(table, revisions.newest, 9, {"id": 1})
+
+
 def test_a_file_outside_of_the_folder_is_refused(tmp_path: Path) -> None:
     root, elsewhere = tmp_path / "t", tmp_path / "other"
     elsewhere.mkdir()

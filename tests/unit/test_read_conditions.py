@@ -42,7 +42,7 @@ def is_read(where: str, stats: str | None = STATS) -> bool:
     [
         "id = 99", "id = 201", "99 = id", "id < 99 AND id > 0", "id > 200.5", "id BETWEEN 201 AND 300", "id IN (1, 2, 300)",
         "id = -150", "t.id = 1", "ID = 1", "(id = 1 AND flag)", "id < 50 AND name = 'c'", "price = 10.49", "price > 20.51",
-        "ratio < 0.4", "ratio > 0.8", "single > 0.3", "name = 'a'", "name > 'dd'", "name IN ('a', 'e')", "day = '2024-01-09'",
+        "ratio < 0.4", "single BETWEEN 0 AND 0.05", "name = 'a'", "name > 'dd'", "name IN ('a', 'e')", "day = '2024-01-09'",
         "day > DATE '2024-01-21'", "moment < TIMESTAMP '2024-01-09 23:59:59'", "moment >= '2024-01-20 12:00:01'",
         "moment < '2024-01-09'",
     ],
@@ -58,7 +58,7 @@ def test_files_without_a_wanted_row_are_left_out(where: str) -> None:
         "NOT id = 1", "id <> 1", "id = '1'", "id + 1 = 2", "abs(id) = 1", "x.id = 1", "unknown = 1", "id IS NULL",
         "id = NULL",
         "price = 10.50", "price <= 10.5", "ratio = 0.5", "ratio = 0.75", "single = 0.1", "single = 0.2", "id = 1e2",
-        "flag = true",
+        "flag = true", "ratio > 0.8", "single >= 0.3",
         "name = 'b'", "name = 'd'", "name >= 'd'", "name LIKE 'a%'", "lower(name) = 'a'", "day = '2024-01-10'",
         "moment <= '2024-01-10'", "moment = '2024-01-20 12:00:00.123456'", "moment > '2024-01-20T12:00:00.123'",
         "day < '10/02/2024'",
