@@ -245,9 +245,12 @@ class Store:
         sync_folder(folder)
         within = os.path.relpath(folder, self.root)
         depth = FOLDERS_ABOVE + (0 if within == os.curdir else within.count(os.sep) + 1)
+        named = []
         for _ in range(depth):
             if folder in self._named:
-                return
-            self._named.add(folder)
+                break
+            named.append(folder)
             folder = os.path.dirname(folder)
             sync_folder(folder)
+        # If one of them failed, the next write tries all of them again.
+        self._named.update(named)

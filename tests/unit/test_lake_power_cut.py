@@ -97,3 +97,21 @@ def test_a_file_that_a_killed_writer_left_is_secured(disk: FragileDisk, tmp_path
     assert not Store(here, durable=True).put_if_absent("part", b"content")
     disk.left(disk.moments[-1], tmp_path / "left", None)
     assert (tmp_path / "left" / TABLE / "part").read_bytes() == b"content"
+
+
+def test_a_folder_whose_sync_failed_is_synced_with_the_next_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+
+    def sync(folder: str) -> None:
+        synced.append(Path(folder))
+        if synced.count(tmp_path) == 1 and synced[-1] == tmp_path:
+            raise OSError("the disk is busy")
+
+    monkeypatch.setattr(store, "sync_folder", sync)
+    table = Store(tmp_path / "lake" / "acme" / "t", durable=True)
+    with pytest.raises(OSError, match="busy"):
+        table.write("part", b"content")
+    table.write("part", b"content")
+    assert synced.count(tmp_path) == 2
