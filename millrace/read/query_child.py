@@ -18,7 +18,7 @@ from millrace.model.errors import Invalid, MillraceError, TooLarge, Unavailable
 from millrace.read.conditions import conditions_by_table
 from millrace.read.plain_values import RowEncoder
 from millrace.read.statement import Name, TableUse, tables_used
-from millrace.read.views import TableFiles, identifier, text, texts, view_query
+from millrace.read.views import TableFiles, exact, identifier, text, texts, view_query
 
 ROWS_AT_ONCE = 100
 # Beside busy processes of the platform it still gets a fair part of a core.
@@ -121,7 +121,9 @@ def _make_views(connection: duckdb.DuckDBPyConnection, uses: Sequence[TableUse],
 
 
 def lock_database(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:
-    connection.execute(f"SET allowed_paths = {texts(paths)}")
+    # Both the pattern and the path that it finds are judged.
+    allowed = [*paths, *(pattern for path in paths if (pattern := exact(path)) != path)]
+    connection.execute(f"SET allowed_paths = {texts(allowed)}")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
 

@@ -1,7 +1,11 @@
 """Tables as DuckDB views: columns, live files and deleted positions in, SQL out. All names and paths are quoted here."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+# DuckDB takes these in a path for a pattern. Other engines may name files so.
+_GLOB = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,11 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
+def exact(path: str) -> str:
+    """A pattern that only this path meets."""
+    return _GLOB.sub(r"[\g<0>]", path)
+
+
 def texts(values: Sequence[str]) -> str:
     return "[" + ", ".join(text(value) for value in values) + "]"
 
@@ -46,7 +55,7 @@ def _read(table: TableFiles, paths: Sequence[str]) -> str:
         f"{text(name)}: {{'name': 'c{index}', 'type': {text(kind)}, 'default_value': NULL}}"
         for index, (name, kind) in enumerate(table.columns)
     )
-    return f"read_parquet({texts(paths)}, schema = MAP {{{fields}}})"
+    return f"read_parquet({texts([exact(path) for path in paths])}, schema = MAP {{{fields}}})"
 
 
 def _outputs(table: TableFiles) -> str:

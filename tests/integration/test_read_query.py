@@ -25,6 +25,7 @@ from millrace.model.errors import Invalid, MillraceError, TooLarge
 from millrace.read import query as query_module
 from millrace.read.query import QueryLimits, QueryResult, ReadableTable, run_query
 from millrace.read.query_child import NICE
+from tests.support.foreign import commit, file_of
 from tests.support.waiting import wait_until
 
 DECLARED = pa.schema([("id", pa.int64()), ("filename", pa.string())])
@@ -75,6 +76,21 @@ def test_a_view_shows_each_key_once_at_its_newest_version(lake: Lake) -> None:
     ]
     assert found.columns == [("filename", "VARCHAR"), ("_version", "BIGINT")]
     assert not found.truncated
+
+
+def test_files_whose_names_look_like_patterns_are_read_once(tmp_path: Path) -> None:
+    """Other engines choose the names of their files."""
+    lake = Lake(tmp_path)
+    table = lake.open("acme", "orders")
+    lake.put(table, [{"id": 1, "filename": "ours"}], version=1)
+    root = Path(table.store.path("x")).parent
+    for number, name in enumerate(("ab.parquet", "a*.parquet", "[a]b.parquet", "a?.parquet"), 2):
+        commit(
+            root, file_of(root, pa.table({"id": pa.array([number, 90 + number]), "filename": ["x", "y"]}), name=name)
+        )
+    lake.put(table, [{"id": 93, "filename": "new"}], version=2)
+    found = ask(lake, "SELECT id, filename FROM acme.orders WHERE id > 2 ORDER BY id")
+    assert found.rows == [[3, "x"], [4, "x"], [5, "x"], [92, "y"], [93, "new"], [94, "y"], [95, "y"]]
 
 
 def test_a_query_opens_only_files_that_may_have_its_rows(tmp_path: Path) -> None:
