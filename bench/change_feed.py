@@ -22,8 +22,8 @@ COMMITS = 15
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("day", pa.date32()), ("amount", pa.float64()), ("name", pa.string()), ("note", pa.string())]
 )
-# For an append and for an update.
-MOST_EXTRA_MS = 2.0, 1000.0
+# For an append and for an update. A file of changes for an append would take far longer.
+MOST_EXTRA_MS = 10.0, 1000.0
 Ids = npt.NDArray[np.int64]
 
 

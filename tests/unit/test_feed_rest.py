@@ -1,13 +1,17 @@
 """A change feed, declared over REST: kept, shown, switched off again, and refused where there can be none."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from typer.testing import CliRunner
 
+from millrace.cli.main import app
 from millrace.model.ops.tenants import DefineTenant
-from tests.support.whole_app import TOKEN, whole_app
+from tests.support.whole_app import TOKEN, served_app, whole_app
 
 TABLE = "/v1/tenants/acme/tables/orders"
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
@@ -57,3 +61,17 @@ def test_a_feed_needs_a_delta_sink(client: TestClient) -> None:
     elsewhere = document(change_feed=True, sinks=[{"kind": "webhook", "url": "https://example.com/in"}])
     told = client.post(f"{TABLE}/diff", json=elsewhere, headers=AUTH).json()
     assert "no Delta sink" in told["refusal"]["message"]
+
+
+def test_the_command_line_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served_app(tmp_path / "home") as server:
+        monkeypatch.setenv("MILLRACE_URL", server.url)
+        monkeypatch.setenv("MILLRACE_TOKEN", TOKEN)
+        folder, shown = tmp_path / "acme", []
+        folder.mkdir()
+        (folder / "agreement.yaml").write_text("client: acme\n")
+        for is_fed in (False, True):
+            (folder / "orders.yaml").write_text(json.dumps(document(change_feed=is_fed)))
+            assert CliRunner().invoke(app, ["apply", "-f", str(folder)]).exit_code == 0
+            shown.append("It has a change feed." in CliRunner().invoke(app, ["tables", "acme/orders"]).stdout)
+    assert shown == [False, True]

@@ -17,11 +17,14 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from millrace.lake import checkpointing
+from millrace.lake import checkpointing, long_work
 from millrace.lake.batch import WriteBatch
+from millrace.lake.bounds import LogBounds
 from millrace.lake.compact import MOST_SMALL_FILES
 from millrace.lake.feed import CHANGES_FOLDER
 from millrace.lake.log import load
+from millrace.lake.long_work import listening
+from millrace.lake.remote import RemoteStore
 from millrace.lake.removal import delete_table
 from millrace.lake.schema import DeletionVectors
 from millrace.lake.sidecar import write_data_file
@@ -30,6 +33,7 @@ from millrace.lake.table import LakeTable
 from millrace.lake.vacuum import vacuum
 from tests.support.feed_model import FeedModel, FeedRow, read_by_deltalake
 from tests.support.feed_replay import changes_of, entry, newest_version, replayed
+from tests.support.folder_objects import FolderObjects
 from tests.support.foreign import change_metadata, give_features, last_action
 from tests.support.lake import KEYED, RivalStore, apply_rows, arrow_rows, content, stage, stage_mixed, text_of
 from tests.support.revisions import ID, Revisions, column, rows_of, write_under
@@ -368,3 +372,47 @@ def test_a_large_change_is_told_completely(tmp_path: Path) -> None:
     assert load(table.store).live_rows == count
     table.write(WriteBatch(floor=2))
     assert load(table.store).live_rows == 0
+
+
+class BoundedStore(Store):
+    """Decodes data files in bounded processes, as for tables in a tenant's own bucket."""
+
+    bounds = LogBounds(rows_apart=True)
+
+
+def test_old_rows_are_read_in_bounded_processes_where_files_are_not_trusted(table: LakeTable) -> None:
+    bounded = LakeTable(BoundedStore(table.store.root), FED)
+    bounded.apply([stage_mixed(table.store, [(0, 3, False), (2, 3, True), (30, 3, False)])])
+    assert last_changes(table.store.root) == [
+        row(2, "delete", 2, 1),
+        row(2, "insert", 30, 3),
+        row(2, "update_postimage", 0, 3),
+        row(2, "update_preimage", 0, 2),
+    ]
+
+
+def test_the_feed_of_a_remote_table_is_in_the_remote_store(tmp_path: Path) -> None:
+    bucket, copies = tmp_path / "bucket", tmp_path / "copies"
+    store = RemoteStore(copies, FolderObjects(bucket))
+    table = LakeTable(store, FED)
+    apply_rows(table, [(key, 1) for key in range(4)])
+    apply_rows(table, [(1, 2)])
+    assert last_changes(bucket) == [row(1, "update_postimage", 1, 2), row(1, "update_preimage", 1, 1)]
+    (written,) = files_of_changes(bucket)
+    store.trim(0, NOW)
+    assert files_of_changes(copies) == [], "nobody reads the copy"
+    grow_old(bucket / written)
+    assert vacuum(store, WEEK, WEEK) == [written]
+    assert files_of_changes(bucket) == []
+
+
+def test_whoever_waits_for_a_truncation_is_told_that_its_changes_take_long(
+    table: LakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_work, "LONG_ROWS", 5)
+    told: list[str] = []
+    with listening(lambda: told.append("long")):
+        apply_rows(table, [(0, 3)])
+        assert told == []
+        table.apply([], floor=9)
+    assert told == ["long"]
